@@ -98,15 +98,23 @@ def read_sources(
     records: list[Record] = []
     details: list[Details] = []
     titles: list[str] = []
+    commands: list[str] = []
     for source in sources:
-        if source.kind != "run":
-            own = read_records(source.path)
-            if not own:
-                raise RunError(f"{source.path} holds no records yet. Let its bench run first.")
-            records += own
+        path = shlex.quote(str(source.path))
+        if source.kind == "run":
+            commands.append(f"aspect train --config {path}/config.yaml --out {path}")
+            continue
+        own = read_records(source.path)
+        if not own:
+            raise RunError(f"{source.path} holds no records yet. Let its bench run first.")
+        records += own
         if source.kind == "bench":
             details += read_details(source.path)
             titles.append(read_plan(source.path).title)
+            commands.append(f"aspect bench {path}/plan.yaml --out {path}")
+        else:
+            commands += [f"aspect bench {shlex.quote(record.cell.plan)}" for record in own]
+    commands.append(shlex.join(["aspect", "report", *(str(s.path) for s in sources), *options]))
     runs = [source.path for source in sources if source.kind == "run"]
     if runs:
         from aspect.experiment.trained import read_runs
@@ -114,7 +122,6 @@ def read_sources(
         probed, seen = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
         records += probed
         details += seen
-    commands = tuple(_commands(sources, records, options))
     if beside_published:
         from aspect.report.published import published_beside
 
@@ -124,7 +131,7 @@ def read_sources(
     return Material(
         collect(records),
         tuple(_one_per_model(details)),
-        commands,
+        tuple(dict.fromkeys(commands)),
         titles[0] if len(titles) == len(sources) and len(set(titles)) == 1 else "",
     )
 
@@ -137,21 +144,3 @@ def _one_per_model(details: Sequence[Details]) -> list[Details]:
         if len(each.attacked) > len(kept.setdefault(key, each).attacked):
             kept[key] = each
     return list(kept.values())
-
-
-def _commands(
-    sources: Sequence[Source], records: Sequence[Record], options: Sequence[str]
-) -> list[str]:
-    """Commands that make the same page."""
-    commands = []
-    for source in sources:
-        path = shlex.quote(str(source.path))
-        if source.kind == "bench":
-            commands.append(f"aspect bench {path}/plan.yaml --out {path}")
-        elif source.kind == "run":
-            commands.append(f"aspect train --config {path}/config.yaml --out {path}")
-        else:
-            plans = dict.fromkeys(record.cell.plan for record in records)
-            commands += [f"aspect bench {shlex.quote(plan)}" for plan in plans]
-    report = shlex.join(["aspect", "report", *(str(source.path) for source in sources), *options])
-    return [*dict.fromkeys(commands), report]
