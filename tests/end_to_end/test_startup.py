@@ -1,9 +1,11 @@
 """Help, wrong usage and unknown names: one line at once, before anything heavy is imported."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -164,6 +166,8 @@ WRONG = [
     (["report", "damaged.jsonl"], "line 1 is damaged"),
     (["report", "empty.jsonl"], "no records yet"),
     (["methods", "polyglc"], "Unknown method 'polyglc'. Did you mean 'polygcl'? Known: "),
+    (["datasets", "--overwrite"], "belong to `datasets add`."),
+    (["datasets", "--nodes", "n.csv"], "belong to `datasets add`."),
     (["datasets", "foo"], "'foo' is not one of 'add'."),
     (["theory", "--quik"], "--quick"),
     (["demo", "--seeds", "0"], "--seeds"),
@@ -265,8 +269,34 @@ def test_importing_the_package_needs_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
+def written_to(output, *words):
+    """Exit code and errors of a call whose answer goes there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "aspect", *words],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["cluster"], ["cluster", "--json"]])
+def test_an_output_that_is_full_is_one_line_and_one_that_is_closed_none(words):
+    with Path("/dev/full").open("wb") as full:
+        code, said = written_to(full, *words)
+    assert code == 1
+    assert re.fullmatch(r"Error: Cannot write to standard output: .+\.\n", said)
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert written_to(writer, *words) == (1, "")
+    os.close(writer)
+
+
 WITHOUT_EXTRAS = """
 import sys
+from pathlib import Path
 for name in ("optuna", "matplotlib", "jinja2", "networkx", "tensorboard"):
     sys.modules[name] = None  # as if it were not installed
 from aspect.cli.main import run
