@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from aspect.config import (
     Choice,
@@ -305,3 +305,14 @@ def test_what_a_sentence_quotes_is_cut():
     with pytest.raises(SettingsError) as caught:
         make_config(BGRLConfig, {"epochs": "x" * 50_000}, owner="bgrl")
     assert len(str(caught.value)) < 500
+
+
+def test_what_a_sentence_quotes_already_is_not_quoted_again():
+    def refuse(value: str) -> str:
+        raise ValueError(f"Unknown colour {value!r}.")
+
+    class Colour(Config):
+        colour: Annotated[str, AfterValidator(refuse)]
+
+    with pytest.raises(SettingsError, match=r"^--colour: Unknown colour 'x'\.$"):
+        make_config(Colour, {"colour": "x"}, owner=None)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from typing_extensions import override
 
 from aspect.errors import FileError, SettingsError, reason
@@ -126,12 +127,17 @@ def _sentence(
     what = f"Setting {name!r} of {owner}"
     if owner is None:
         what = f"--{str(first['loc'][0]).replace('_', '-')}"
-    demand = first["msg"].removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
-    given = repr(first["input"])
-    got = f"Got {given[:MOST_LETTERS]}{'...' if len(given) > MOST_LETTERS else ''}."
+    return wrong_value(what, first)
+
+
+def wrong_value(what: str, error: ErrorDetails) -> str:
+    """What pydantic says of one value, as a sentence about `what`."""
+    demand = error["msg"].removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
+    given = repr(error["input"])
+    got = f" Got {given[:MOST_LETTERS]}{'...' if len(given) > MOST_LETTERS else ''}."
     if not demand.startswith("should"):
-        return f"{what}: {demand}. {got}"
-    return f"{what} {demand.replace('should', 'must', 1)}. {got}"
+        return f"{what}: {demand}.{'' if given in demand else got}"
+    return f"{what} {demand.replace('should', 'must', 1)}.{got}"
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:

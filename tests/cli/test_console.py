@@ -87,3 +87,16 @@ def test_columns_of_numbers_are_set_to_the_right():
     own = screen(terminal=False)
     own.table(["name", "score"], [["a", "7.00"], ["long name", "12.50 ± 1"]])
     assert "│ a         │      7.00 │" in written(own.out)
+
+
+def test_a_sign_does_not_make_a_number_a_word():
+    own = screen(terminal=False)
+    own.table(["name", "gain"], [["a", "+7.00 ± 1.00"], ["b", "-10.00 ± 12.00"], ["c", "-"]])
+    assert "│ a    │   +7.00 ± 1.00 │" in written(own.out)
+
+
+def test_a_table_that_is_a_little_too_wide_gives_up_its_outer_blanks():
+    own = screen(terminal=True)
+    own.out.width = 20
+    own.table(["name", "score"], [["letters", "12345678"]])  # 22 letters wide with them
+    assert "│letters │ 12345678│" in written(own.out)

@@ -72,6 +72,12 @@ def test_output_exists(cli, inputs):
     assert cli("train", *inputs, *TINY, "--out", "run", "--overwrite").code == 0
 
 
+def test_a_command_to_copy_is_quoted(cli, inputs):
+    done = cli("train", *inputs, *TINY, "--set", "epochs=1", "--out", "my run")
+    assert ": 1 epoch in " in done.out
+    assert "\nNext: aspect evaluate 'my run'\n" in done.out
+
+
 def test_a_folder_of_something_else_is_left_alone(cli, inputs):
     (cli.cwd / "photos").mkdir()
     (cli.cwd / "photos" / "cat.jpg").write_bytes(b"miaow")

@@ -1,9 +1,11 @@
 """Help, wrong usage and unknown names: one line at once, before anything heavy is imported."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,12 +38,13 @@ WRONG = [
     (["train", "cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
     (["train", "--methood", "aspect"], "--method"),
     (["train", "--epochs", "5"], "A setting of the method is given by --set epochs=..."),
-    (["train", "--seed", "-1"], "--seed"),
-    (["train", "--seed", "one"], "--seed"),
-    (["train", "--features", "colour"], "--features"),
+    (["train", "--seed", "-1"], "Error: --seed must be greater than or equal to 0. Got '-1'."),
+    (["train", "--seed", "one"], "--seed must be a valid integer"),
+    (["train", "--features", "colour"], "Error: --features: 'colour' is not one of 'degree', "),
     (["train", "--set", "epochs"], "A setting is given as key=value. Got 'epochs'."),
     (["train", "mixed", "--nodes", "n.csv"], "--nodes belongs to a graph in files of yours"),
     (["train", "cora", "--label", "y"], "--label belongs to a graph in files of yours"),
+    (["train", "mixed", "--resume", "--overwrite"], "--resume or --overwrite, one of them"),
     (["train", "--out", "nowhere", "--resume"], "no run to go on with in nowhere"),
     (["train", "mixed", "--budget", "0.1"], "--budget belongs to --perturbation FILE"),
     (["train", "mixed", "--edges-only"], "--edges-only belongs to --perturbation FILE"),
@@ -58,7 +61,7 @@ WRONG = [
     (["evaluate", "mixed", "--budget", "0.1"], "belong to --perturbation"),
     (["evaluate", "mixed", "--mode", "evade"], "belong to --perturbation"),
     (["evaluate", "mixed", "--edges-only"], "belong to --perturbation"),
-    (["evaluate", "mixed", *FLIPS, "--mode", "magic"], "--mode"),
+    (["evaluate", "mixed", *FLIPS, "--mode", "magic"], "--mode: 'magic' is not one of"),
     (["evaluate", "mixed", *FLIPS, "--budget", "0.1", "--budget", "2"], "or equal to 1. Got '2'"),
     (["evaluate", "mixed", "--perturbation", "missing"], "file or folder at 'missing'"),
     (["evaluate", "mixed", "--perturbation", "g*.safetensors"], "No file fits the pattern"),
@@ -93,7 +96,8 @@ WRONG = [
     # embed and stability
     (["embed", "run"], "--out"),
     (["embed", "run", "--out", "x.xlsx"], ".parquet, .csv, .npy"),
-    (["embed", "run", "--out", "z.npy", "--prune", "nan"], "'--prune'"),
+    (["embed", "run", "--out", "z.npy", "--prune", "nan"], "--prune must be greater"),
+    (["embed", "run", "--out", "empty.npy"], "Cannot write 'empty.npy': it is a folder."),
     (["embed", "run", "--out", "z.npy", "--nodes", "n.csv"], "belong to a graph"),
     (["stability", "run"], "run is not a run's folder."),
     (["stability", "run", "--kind", "gradiant"], "Did you mean 'gradient'?"),
@@ -103,6 +107,7 @@ WRONG = [
     (["stability", "whole", "--overwrite"], "--overwrite replaces the file of --out"),
     (["stability", "whole", "--out", "no/where.json"], "there is no such file or folder"),
     (["inspect"], "RUN"),
+    (["inspect", "no where"], "Train one with: aspect train --out 'no where'."),
     (["inspect", "nowhere"], "nowhere is not a run's folder. Train one with"),
     # attack
     (["attack", "koora", *GOOD_ATTACK[2:]], "Did you mean 'cora'?"),
@@ -161,6 +166,9 @@ WRONG = [
     (["report", "damaged.jsonl"], "line 1 is damaged"),
     (["report", "empty.jsonl"], "no records yet"),
     (["methods", "polyglc"], "Unknown method 'polyglc'. Did you mean 'polygcl'? Known: "),
+    (["datasets", "--overwrite"], "belong to `datasets add`."),
+    (["datasets", "--nodes", "n.csv"], "belong to `datasets add`."),
+    (["datasets", "foo"], "'foo' is not one of 'add'."),
     (["theory", "--quik"], "--quick"),
     (["demo", "--seeds", "0"], "--seeds"),
     # Options that would do nothing are not offered.
@@ -195,6 +203,7 @@ def write_files(folder):
         (folder / name / "config.yaml").write_text(f"method: aspect\n{more}")
     (folder / "whole/record.json").write_text("{}")
     (folder / "empty").mkdir()
+    (folder / "empty.npy").mkdir()
     plan = "entries: [raw]\ngraphs: [small.npz]\n"
     (folder / "plan.yaml").write_text(plan)
     (folder / "odd.yaml").write_text("entires: [raw]\ngraphs: [mixed]\n")
@@ -260,8 +269,34 @@ def test_importing_the_package_needs_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
+def written_to(output, *words):
+    """Exit code and errors of a call whose answer goes there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "aspect", *words],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["cluster"], ["cluster", "--json"]])
+def test_an_output_that_is_full_is_one_line_and_one_that_is_closed_none(words):
+    with Path("/dev/full").open("wb") as full:
+        code, said = written_to(full, *words)
+    assert code == 1
+    assert re.fullmatch(r"Error: Cannot write to standard output: .+\.\n", said)
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert written_to(writer, *words) == (1, "")
+    os.close(writer)
+
+
 WITHOUT_EXTRAS = """
 import sys
+from pathlib import Path
 for name in ("optuna", "matplotlib", "jinja2", "networkx", "tensorboard"):
     sys.modules[name] = None  # as if it were not installed
 from aspect.cli.main import run

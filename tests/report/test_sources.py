@@ -120,6 +120,19 @@ def test_a_page_goes_into_a_bench_and_beside_all_else_and_names_its_commands(rec
     )
 
 
+def test_commands_of_a_file_are_those_of_its_own_plans(records, bench, tmp_path):
+    other = [
+        r.model_copy(update={"cell": r.cell.model_copy(update={"plan": "two"})}) for r in records
+    ]
+    file = tmp_path / "two.jsonl"
+    file.write_text("".join(f"{record.model_dump_json()}\n" for record in other))
+    assert read(bench, file).commands == (
+        f"aspect bench {bench}/plan.yaml --out {bench}",
+        "aspect bench two",
+        f"aspect report {bench} {file}",
+    )
+
+
 def test_a_run_becomes_a_record_with_the_scores_of_evaluate(first):
     from aspect.experiment.evaluate import evaluate_runs
 

@@ -45,6 +45,7 @@ def test_the_page_shows_history_importances_slices_and_every_trial(search_folder
     assert "67.00%" in page
     assert "the start has 60.00%" in page
     assert "6 complete, 1 unhealthy, 1 failed" in page
+    assert "by setting, the most important first. Later" in page
     for title in ("History", "During training", "Importances"):
         assert f"<h3>{title}</h3>" in page
     slices = set(re.findall(r"<h3>(\w+)</h3>", page)) & result.search.space.keys()
@@ -73,3 +74,17 @@ def test_a_search_of_few_trials_says_so(search_folder):
     page = study_page(*load_search(folder))
     assert "Too few complete trials for importances." in page
     assert "The start is the best." in page
+
+
+def test_without_importances_no_setting_is_the_most_important(search_folder):
+    page = study_page(*load_search(search_folder(5)))
+    assert "Too few complete trials for importances." in page
+    assert "of the complete trials by setting. Later trials are bluer." in page
+
+
+def test_trials_are_counted_in_whole_numbers(search_folder):
+    page = study_page(*load_search(search_folder(5)))
+    history = page[page.index("<h3>History</h3>") : page.index("<h3>During training</h3>")]
+    numbers = re.findall(r"<text[^>]*>([^<]*)</text>", history)
+    assert {"0", "2", "4"} <= set(numbers)
+    assert not {"0.5", "2.5"} & set(numbers)

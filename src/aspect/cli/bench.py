@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -301,34 +302,24 @@ def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
     if content["failed"]:
         say(f"{content['failed']} runs failed. The first: {content['first_error']}")
         say(f"Tracebacks are in {folder}/log.txt; --retry-failed tries them again.")
-    say(f"Next: aspect report {folder} --out {folder}/report.html")
+    say(f"Next: {join(['aspect', 'report', folder, '--out', f'{folder}/report.html'])}")
 
 
 def _accuracy(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, str]]:
-    """Strict accuracy by entry and title, such as `ASPECT, random 10% poison`, and by graph.
+    """The report's scores by entry and title, such as `ASPECT, random 10% poison`, and by graph."""
+    from aspect.report.results import CLEAN, collect
+    from aspect.report.statistics import summarise
 
-    It is the ROC AUC on graphs whose authors report that.
-    The mean is over seeds and splits, the std over the splits of one seed, averaged over the seeds.
-    """
-    import pandas as pd
-
-    columns, rows = ["entry", "title", "graph", "seed", "accuracy"], []
-    for record in records:
-        cell, perturbation = record.cell, record.spec.perturbation
-        title = cell.title
-        if perturbation is not None:
-            alone = "" if perturbation.features else ", edges alone"
-            title += f", {perturbation.label} {perturbation.mode}{alone}"
-        line = (cell.entry, title, cell.graph, record.spec.seed)
-        metric = "roc_auc" if cell.graph_source.metric == "roc-auc" else "strict"
-        rows += [(*line, getattr(score, metric)) for score in record.scores]
-    table = pd.DataFrame(rows, columns=columns)
-    by_seed = table.groupby(columns[:4], sort=False)["accuracy"]
-    stds = by_seed.std().groupby(columns[:3], sort=False).mean()
-    means = table.groupby(columns[:3], sort=False)["accuracy"].mean()
-    texts: dict[tuple[str, str], dict[str, str]] = {}
-    lines = pd.DataFrame({"mean": means, "std": stds}).reindex(means.index).reset_index()
-    for entry, title, graph, mean, std in lines.itertuples(index=False):
-        text = f"{mean:.1f}" if pd.isna(std) else f"{mean:.1f} ± {std:.1f}"
-        texts.setdefault((entry, title), {})[graph] = text
-    return texts
+    results = collect(list(records))
+    summary = summarise(results).dropna(subset="mean")
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    numbers = zip(summary.index, summary["mean"], summary["std"], strict=True)
+    for (_, name, entry, graph), mean, std in numbers:
+        text = f"{mean:.1f}" if math.isnan(std) else f"{mean:.1f} ± {std:.1f}"
+        title = results.title(entry)
+        if name != CLEAN:
+            state = results.perturbations[name]
+            edges = "" if state.features else ", edges alone"
+            title += f", {state.label} {state.mode}{edges}"
+        rows.setdefault((entry, title), {})[graph] = text
+    return rows

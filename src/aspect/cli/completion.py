@@ -15,36 +15,27 @@ from aspect.data.source import MIXED, catalogue_names
 from aspect.methods.registry import method_names, setting_names
 
 
-def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
-    return [name for name in sorted(names) if name.startswith(incomplete)]
+def _offering(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Those of the names that half a word begins; where there are none, the shell offers files."""
+    return lambda incomplete: [name for name in sorted(names()) if name.startswith(incomplete)]
 
 
-def complete_graph(incomplete: str) -> list[str]:
-    """Names of data sets; where none fits, the shell offers files."""
-    return _fitting([MIXED, *catalogue_names()], incomplete)
-
-
-def complete_method(incomplete: str) -> list[str]:
-    """Names of methods."""
-    return _fitting(method_names(), incomplete)
-
-
-def complete_plan(incomplete: str) -> list[str]:
-    """Names of shipped plans; where none fits, the shell offers files."""
+def _plan_names() -> list[str]:
     from aspect.experiment.plan import plan_names
 
-    return _fitting(plan_names(), incomplete)
+    return plan_names()
 
 
 def _complete_setting(ctx: typer.Context, incomplete: str) -> list[str]:
     """Settings of the method that is named before."""
     given = ctx.params.get("method") or "aspect"
     method = given if isinstance(given, str) else given[0]
-    return _fitting([f"{name}=" for name in setting_names(method)], incomplete)
+    return _offering(lambda: [f"{name}=" for name in setting_names(method)])(incomplete)
 
 
-def _complete_attack(incomplete: str) -> list[str]:
-    return _fitting(attack_names(), incomplete)
+complete_graph = _offering(lambda: [MIXED, *catalogue_names()])
+complete_method = _offering(method_names)
+complete_plan = _offering(_plan_names)
 
 
 def graph_argument(text: str, metavar: str = "GRAPH") -> Any:  # noqa: ANN401 - as typer has it
@@ -56,6 +47,6 @@ def graph_argument(text: str, metavar: str = "GRAPH") -> Any:  # noqa: ANN401 - 
 COMPLETIONS: dict[str, Callable[..., Any]] = {
     "method": complete_method,
     "settings": _complete_setting,
-    "kind": _complete_attack,
+    "kind": _offering(attack_names),
     "graphs": complete_graph,
 }

@@ -47,7 +47,7 @@ class Screen:
     def __init__(self, command: str = "", *, as_json: bool = False) -> None:
         self.command = command
         self.as_json = as_json
-        self.is_answered = False
+        self.is_answering = self.is_answered = False
         self.out = Console(highlight=False, soft_wrap=True)
         if not self.out.is_terminal:
             self.out.width = WIDTH_OF_FILES
@@ -61,11 +61,12 @@ class Screen:
         It is said before it is written: a disk that is full by now does not cost the numbers.
         """
         content = {"schema": schema_of(self.command), **content}
+        self.is_answering = True
         if self.as_json:
             _write_json(content)
         else:
             show()
-        self.is_answered = True
+        self.is_answering, self.is_answered = False, True
         if out is not None:
             from aspect.workspace import write_json
 
@@ -115,6 +116,8 @@ class Screen:
             drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             drawn.add_row(*(Text(harmless(cell)) for cell in row))
+        whole = self.out.options.update(max_width=sys.maxsize)
+        drawn.pad_edge = self.out.measure(drawn, options=whole).maximum <= self.out.width
         self.out.print(drawn, soft_wrap=False)
 
     @contextmanager
@@ -164,7 +167,7 @@ class _ScreenHandler(logging.Handler):
 
 def _looks_numeric(cell: object) -> bool:
     text = str(cell)
-    return text in ("", "-") or text.removeprefix("-")[0].isdigit()
+    return text in ("", "-") or text.lstrip("+-")[:1].isdigit()
 
 
 def score_text(values: Mapping[str, Any] | None) -> str:

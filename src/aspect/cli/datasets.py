@@ -11,6 +11,7 @@ from aspect.cli.session import Session, command
 from aspect.config import Config
 from aspect.data.source import (
     MIXED,
+    NO_READING,
     Dataset,
     GraphSource,
     Reading,
@@ -42,11 +43,9 @@ def datasets(
     reading: Reading,
     action: Annotated[
         Literal["add"] | None,
-        typer.Argument(help="add makes a data set of GRAPH; else all are listed.", metavar="[add]"),
+        typer.Argument(help="add makes a data set of GRAPH; else all are listed.", metavar="add"),
     ] = None,
-    graph: Annotated[
-        str | None, typer.Argument(help="Files of a graph.", metavar="[GRAPH]")
-    ] = None,
+    graph: Annotated[str | None, typer.Argument(help="Files of a graph.", metavar="GRAPH")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """List the data sets: sizes, where each is found, and what to beware of; or add one.
@@ -56,9 +55,10 @@ def datasets(
     $ASPECT_DATA names that folder or it is your data folder.
     """
     if action is None:
-        if entry != EntryOptions():
+        if (entry, reading, overwrite) != (EntryOptions(), NO_READING, False):
             raise SettingsError(
-                "--name, --citation, --licence and --note belong to `datasets add`."
+                "--name, --citation, --licence, --note, --overwrite and options of reading belong "
+                "to `datasets add`."
             )
         with session.screen.activity("Looking for files"):
             known = [embedded_entry(), *catalogue(session.data_dir).values()]

@@ -36,12 +36,7 @@ def demo(
                 range(first, first + seeds), device=session.device, advance=advance
             )
         command = f"aspect demo --seeds {seeds} --seed {first} --device {result.device}"
-        content = {
-            **example.summary(result),
-            "findings": example.findings(result),
-            "versions": versions(),
-            "command": command,
-        }
+        content = {**example.summary(result), "versions": versions(), "command": command}
         with screen.activity("Drawing"):
             numbers = ", ".join(f"{name} {number}" for name, number in versions().items())
             files = example.demo_files(result, {"Command": command, "Versions": numbers})

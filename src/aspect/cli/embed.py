@@ -34,7 +34,7 @@ class EmbedOptions(Config):
     normalise: Literal["none", "centre", "standard", "unit"] = "centre"
     """centre: subtract the mean, divide by one number; standard: by each column's std; unit:
     centred rows of length one; all as on the training graph. none: as computed."""
-    gate: Annotated[bool, typer.Option("--gate")] = False
+    gate: bool = False
     """Write gate weights as a column of the table, not into a file of their own."""
     overwrite: Overwrite = False
 

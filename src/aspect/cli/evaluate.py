@@ -46,7 +46,7 @@ def evaluate(
     targets: Annotated[
         list[str],
         graph_argument(
-            "Folders of runs (seeds of one method), or one graph to train on.", "RUN...|GRAPH"
+            "Folders of runs (seeds of one method), or one graph to train on.", "RUN|GRAPH"
         ),
     ],
     wanted: SettingsOptions,

@@ -9,7 +9,8 @@ import inspect
 import re
 import typing
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union
 
 import typer
 from annotated_types import Ge
@@ -24,9 +25,10 @@ from aspect.data.files import is_present
 from aspect.errors import SettingsError
 
 # Of a library's models, which say nothing of a command line.
-METAVARS = {int: "N", float: "X"}
+METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT"}
 OF_NAMES, OF_SETTINGS = "NAMES", "KEY=VALUE"
 NEXT_SETTING = r",(?=\s*\w+\s*=)"  # a comma within a value parts nothing
+WHOLE = 1000  # letters of a command's first sentence, none of which is cut
 SEVERAL = "Several: with commas, or repeated."
 
 
@@ -53,7 +55,9 @@ def _option(name: str, field: FieldInfo, item: object | None) -> OptionInfo:
     """A field as typer wants it; a `typer.Option` in its annotation says more."""
     given = next((part for part in field.metadata if isinstance(part, OptionInfo)), OptionInfo())
     least: Any = next((part.ge for part in field.metadata if isinstance(part, Ge)), None)
-    kinds = typing.get_args(field.annotation) or (field.annotation,)
+    kind: Any = field.annotation
+    while typing.get_origin(kind) in (Annotated, Union, UnionType):
+        kind = typing.get_args(kind)[0]
     words = given.help or meaning_of(field)
     if item is not None:
         text, mark, default = words.partition(" [default")
@@ -61,7 +65,7 @@ def _option(name: str, field: FieldInfo, item: object | None) -> OptionInfo:
     option: OptionInfo = typer.Option(
         given.default if isinstance(given.default, str) else f"--{name.replace('_', '-')}",
         help=words.replace(" [default", "  [default"),
-        metavar=given.metavar or (OF_NAMES if item is str else METAVARS.get(kinds[0])),
+        metavar=given.metavar or (OF_NAMES if item is str else METAVARS.get(kind)),
         min=None if item is not None else least,
         autocompletion=COMPLETIONS.get(name),
     )
@@ -112,9 +116,11 @@ class SectionedCommand(TyperCommand):
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}  # come first
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
-                title = "Arguments" if param.param_type_name == "argument" else "Options"
-                title = getattr(param, "rich_help_panel", None) or title
-                sections.setdefault(title, []).append(record)
+                if param.param_type_name == "argument":  # by its name: the type says no more
+                    sections["Arguments"].append((record[0].partition(" <")[0], record[1]))
+                else:
+                    title = getattr(param, "rich_help_panel", None) or "Options"
+                    sections.setdefault(title, []).append(record)
         _write(sections, formatter)
 
 
@@ -124,10 +130,9 @@ class SectionedGroup(TyperGroup):
     @override
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
-        width = formatter.width - 6 - max(map(len, self.commands))
         for name, command in self.commands.items():
             title = str(getattr(command, "rich_help_panel", None) or "Commands")
-            sections.setdefault(title, []).append((name, command.get_short_help_str(width)))
+            sections.setdefault(title, []).append((name, command.get_short_help_str(WHOLE)))
         _write(sections, formatter)
 
 

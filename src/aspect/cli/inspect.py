@@ -41,7 +41,7 @@ def inspect(
     session: Session,
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Folders of runs (seeds of one method).", metavar="RUN..."),
+        typer.Argument(help="Folders of runs (seeds of one method).", metavar="RUN"),
     ],
     file: NumbersFile,
     splits: Annotated[SplitsName, typer.Option(help="Kind of splits.")] = "random",

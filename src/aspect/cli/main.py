@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from aspect import __version__
 from aspect.cli.attack import attack
@@ -26,12 +27,14 @@ from aspect.cli.methods import methods
 from aspect.cli.neighbours import neighbours
 from aspect.cli.plan import plan
 from aspect.cli.report import report
-from aspect.cli.session import INTERRUPTED, USER_ERROR
+from aspect.cli.session import INTERRUPTED, OUR_ERROR, USER_ERROR
 from aspect.cli.stability import stability
 from aspect.cli.store import store
 from aspect.cli.theory import theory
 from aspect.cli.train import train
 from aspect.cli.tune import tune
+from aspect.config import wrong_value
+from aspect.errors import reason
 from aspect.methods.registry import method_names, setting_names
 
 # The base of all that typer raises about wrong usage; it has no public name of its own.
@@ -95,16 +98,20 @@ def run(arguments: Sequence[str]) -> int:
         return screen.fail(f"Error: {_usage(error)}", "UsageError", USER_ERROR)
     except typer.Abort:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output (`| head`) has seen enough; Python must not write when it ends.
+    except OSError as error:  # of standard output alone; Python must not write there when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        if not isinstance(error, BrokenPipeError):  # whoever reads (`| head`) has seen enough
+            sys.stderr.write(f"Error: Cannot write to standard output: {reason(error)}.\n")
+        return OUR_ERROR
     return code if isinstance(code, int) else 0
 
 
 def _usage(error: Exception) -> str:
     format_message = getattr(error, "format_message", None)
     message = str(format_message() if format_message else error)
+    if isinstance(error.__cause__, ValidationError):
+        name = message.removeprefix("Invalid value for ").partition(":")[0]
+        return wrong_value(name.strip("'"), error.__cause__.errors()[0])
     message = message if message.endswith((".", "?")) else f"{message}."
     return f"{message}{_setting_advice(error)}"
 

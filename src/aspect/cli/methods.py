@@ -34,7 +34,7 @@ def methods(
         str | None,
         typer.Argument(
             help="One method, to be shown whole.",
-            metavar="[NAME]",
+            metavar="NAME",
             autocompletion=complete_method,
         ),
     ] = None,
@@ -147,26 +147,19 @@ def _show(session: Session, entry: Registration, whole: dict[str, Any]) -> None:
 
 def _shipped_lines(shipped: list[ShippedSettings]) -> list[str]:
     """Graphs by where their settings come from."""
-    kinds = {
-        "official": [
-            settings for settings in shipped if settings.official and settings.choice is None
-        ],
-        "ours": [settings for settings in shipped if not settings.official],
-        "as published, by --config published": [
-            settings for settings in shipped if settings.choice == "published"
-        ],
-    }
-    lines = [
-        f"Settings shipped, {kind}: {', '.join(str(settings.graph) for settings in of)}"
-        for kind, of in kinds.items()
-        if of
-    ]
-    lines += [
-        f"Settings for any graph, by --config {settings.choice}: {settings.origin}"
-        for settings in shipped
-        if settings.graph is None
-    ]
-    return lines or ["No settings are shipped: the defaults serve every graph."]
+    official, ours, published = "official", "ours", "as published, by --config published"
+    graphs: dict[str, list[str]] = {official: [], ours: [], published: []}
+    lines = []
+    for settings in shipped:
+        kind = official if settings.official else ours
+        if settings.graph is not None:
+            graphs[published if settings.choice else kind].append(settings.graph)
+        else:
+            lines.append(
+                f"Settings for any graph, by --config {settings.choice}: {settings.origin}"
+            )
+    listed = [f"Settings shipped, {kind}: {', '.join(of)}" for kind, of in graphs.items() if of]
+    return [*listed, *lines] or ["No settings are shipped: the defaults serve every graph."]
 
 
 def _yes(able: bool) -> str:

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 import typer
@@ -56,10 +57,13 @@ def is_run(folder: Path) -> bool:
 def check_run(run: Path, *, is_complete: bool = True) -> None:
     """Refuse at once what is no run, or no complete one."""
     if not is_file(run / CONFIG):
-        raise RunError(f"{run} is not a run's folder. Train one with: aspect train --out {run}.")
+        raise RunError(
+            f"{run} is not a run's folder. Train one with: aspect train --out {quote(str(run))}."
+        )
     if is_complete and not is_file(run / RECORD):
         raise RunError(
-            f"The run in {run} is not complete. Go on with: aspect train --out {run} --resume."
+            f"The run in {run} is not complete. Go on with: "
+            f"aspect train --out {quote(str(run))} --resume."
         )
 
 
@@ -68,10 +72,9 @@ def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | N
     for given in inputs:
         if given is not None and is_file(path) and is_file(Path(given)) and path.samefile(given):
             raise FileError(f"{str(path)!r} is one of the inputs. Choose another --out.")
-    target = target_of(path, overwrite)
-    folder = target.parent
-    if is_folder(target):
+    if is_folder(path):
         raise FileError(f"Cannot write {str(path)!r}: it is a folder.")
+    folder = target_of(path, overwrite).parent
     try:
         if not is_folder(folder):
             folder.stat()

@@ -65,7 +65,7 @@ def plan(
     rows: RowSettings,
     graph: Annotated[
         str | None,
-        typer.Argument(help="A store, a data set or a file of a graph.", metavar="[GRAPH]"),
+        typer.Argument(help="A store, a data set or a file of a graph.", metavar="GRAPH"),
     ] = None,
 ) -> None:
     """Foresee time, memory and disk of a graph in each mode, and advise which to take.

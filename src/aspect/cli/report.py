@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from aspect.report.sources import Material, Source
 
 Format = Literal["svg", "pdf", "png"]  # as `aspect.report.plots` has them; it is heavy
-FORMATS: tuple[Format, ...] = get_args(Format)
-DEFAULT_FORMATS: tuple[Format, ...] = ("svg", "pdf")
+DEFAULT_FORMATS: list[Format] = ["svg", "pdf"]
 
 
 class ReportOptions(Config):
@@ -48,7 +47,8 @@ class ReportOptions(Config):
 
     def check(self) -> None:
         """Refuse before all the work what could not be written after it."""
-        self.chosen_formats()
+        if self.formats and self.figures is None:
+            raise SettingsError("--formats belongs to --figures, and no folder for them is named.")
         for folder in (self.tables, self.figures):
             if folder is not None and is_present(folder) and not is_folder(folder):
                 raise FileError(f"{folder} must be a folder. Got a file.")
@@ -61,14 +61,6 @@ class ReportOptions(Config):
         words += [] if self.reference is None else ["--reference", self.reference]
         return words + ([] if self.title is None else ["--title", self.title])
 
-    def chosen_formats(self) -> tuple[Format, ...]:
-        """Those of the figures."""
-        if self.formats is None:
-            return DEFAULT_FORMATS
-        if self.figures is None:
-            raise SettingsError("--formats belongs to --figures, and no folder for them is named.")
-        return tuple(each for each in FORMATS if each in self.formats)
-
 
 @command(without=("seed",))
 def report(
@@ -78,7 +70,7 @@ def report(
         typer.Argument(
             help="Folders of `aspect bench` or `aspect train`, or .jsonl files of records; or one "
             "folder of `aspect tune`.",
-            metavar="RUNS...",
+            metavar="RUNS",
         ),
     ],
     wanted: ReportOptions,
@@ -179,7 +171,7 @@ def _figures(
     return {
         folder / f"{plot.name}.{kind}": plot.render(kind)
         for plot in (*plots, *map_plots(material.details))
-        for kind in wanted.chosen_formats()
+        for kind in wanted.formats or DEFAULT_FORMATS
     }
 
 

@@ -82,6 +82,8 @@ def command(
         except typer.Exit:
             raise  # the command has said what is to be said, and chose the code
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, OSError) and screen.is_answering:
+                raise  # standard output is closed or full, which `run` tells
             raise typer.Exit(_complain(error, screen, debug=debug)) from error
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__

@@ -33,17 +33,12 @@ def theory(
         scope = scope.model_copy(update={"seeds": tuple(first + seed for seed in scope.seeds)})
         with screen.progress("Training and measuring") as advance:
             result = example.run_theory(scope, device=session.device, advance=advance)
-        options = f"{'--quick ' if quick else ''}--seed {first} --device {result.device}"
-        content = {
-            **example.summary(result),
-            "findings": example.findings(result),
-            "caveats": example.caveats(result),
-            "versions": versions(),
-            "command": f"aspect theory {options}",
-        }
+        few = "--quick " if quick else ""
+        command = f"aspect theory {few}--seed {first} --device {result.device}"
+        content = {**example.summary(result), "versions": versions(), "command": command}
         with screen.activity("Drawing"):
             numbers = ", ".join(f"{name} {number}" for name, number in versions().items())
-            facts = {"Command": content["command"], "Versions": numbers}
+            facts = {"Command": command, "Versions": numbers}
             files = example.theory_files(result, facts)
             write_report(folder, "theory", content, files)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,7 +28,7 @@ from aspect.cli.options import (
 from aspect.cli.session import Session, command
 from aspect.config import parse_overrides
 from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
-from aspect.errors import CheckpointError, RunError, SettingsError
+from aspect.errors import CheckpointError, RunError, SettingsError, counted
 from aspect.methods.registry import require_method_name, short_name
 from aspect.settings import Experiment, PerturbedBy, find_experiment
 
@@ -145,6 +146,8 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
     ] = None,
 ) -> None:
     """Learn embeddings of a graph; no labels are looked at."""
+    if folder.resume and folder.overwrite:
+        raise SettingsError("Pass --resume or --overwrite, one of them. Got both.")
     perturbation, prune = poison.described(), pruning.described()
     if folder.resume and graph is None and options.config is None and out is not None:
         config = out / CONFIG  # the folder knows the rest
@@ -226,7 +229,8 @@ def run_plan(
             record = train_run(plan.experiment, out, options)
     except KeyboardInterrupt as interrupt:
         begun = (out / CONFIG).is_file()
-        then = f"Go on with: aspect train --out {out} --resume" if begun else "Nothing was written."
+        again = f"Go on with: {join(['aspect', 'train', '--out', str(out), '--resume'])}"
+        then = again if begun else "Nothing was written."
         raise KeyboardInterrupt(f"Interrupted. {then}") from interrupt
     screen.warn(*record.get("warnings", ()))
     return record
@@ -239,8 +243,8 @@ def _show(session: Session, record: dict[str, Any]) -> None:
     edges = record.get("perturbation", graph)["edges"] - record.get("prune", {}).get("pruned", 0)
     say(
         f"Trained {record['method']} on {graph['name']} ({graph['nodes']} nodes, "
-        f"{edges} edges, {graph['features']} features): {record['epochs']} epochs "
-        f"in {record['seconds']:.1f} s on {record['device']}."
+        f"{edges} edges, {graph['features']} features): "
+        f"{counted(record['epochs'], 'epoch')} in {record['seconds']:.1f} s on {record['device']}."
     )
     if gate is not None:
         say(
@@ -266,4 +270,5 @@ def _show(session: Session, record: dict[str, Any]) -> None:
         say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
-    say(f"Next: aspect {f'evaluate {run}' if has_labels else f'embed {run} --out nodes.parquet'}")
+    words = ["evaluate", run] if has_labels else ["embed", run, "--out", "nodes.parquet"]
+    say(f"Next: {join(['aspect', *words])}")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -263,4 +264,4 @@ def _show(
         screen.say(f"{each['graph']}, {each['method']}: {changed or 'the start is the best'}")
         graph = [result.search.graph] if result.search.source.is_named else []
         screen.say(f"Trials: {each['report']}")
-        screen.say(" ".join(["Next: aspect train", *graph, "--config", each["settings"]]))
+        screen.say(f"Next: {join(['aspect', 'train', *graph, '--config', each['settings']])}")

@@ -8,7 +8,7 @@ trained without labels on the same graph, and probed on the same splits. `aspect
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -38,8 +38,10 @@ from aspect.methods.registry import find_method
 from aspect.nn.gate import fuse
 from aspect.report.html import PALETTE, render
 from aspect.report.plots import Plot
+from aspect.report.statistics import LEVEL
 from aspect.report.tables import p_text
 from aspect.settings import find_experiment
+from aspect.training.progress import Advance
 
 REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
 REGION_COLOURS = {"homophilic": PALETTE["blue"], "heterophilic": PALETTE["orange"]}
@@ -47,10 +49,7 @@ WHOLE = "whole"
 PLACES = (WHOLE, *REGIONS)  # where accuracy is measured: both halves together, and each alone
 
 FAIR = 0.5  # a gate weight above prefers the low band
-SIGNIFICANT = 0.05  # p values below it
 FREQUENCIES = torch.linspace(0, HIGHEST, 101, dtype=torch.float64)
-
-Advance = Callable[[int, int, str], object]  # trainings done, of how many, and the next one
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def gate_weights(demo: Demo) -> pd.DataFrame:
 
 
 def summary(demo: Demo) -> dict[str, Any]:
-    """All numbers as plain values."""
+    """All numbers as plain values, and what they say."""
     graph = demo.labelled.graph
     base = demo.scores("global").mean()
     oracle, won = (float(demo.scores(name).mean() - base) for name in ("oracle", "aspect"))
@@ -281,6 +280,7 @@ def summary(demo: Demo) -> dict[str, Any]:
         "settings": demo.settings,
         "device": demo.device,
         "seconds": demo.seconds,
+        "findings": findings(demo),
     }
 
 
@@ -308,7 +308,7 @@ def findings(demo: Demo) -> list[str]:
 
 def _verdict(test: PairedTest, p_value: float) -> str:
     interval = f"95% interval {test.low:.1f} to {test.high:.1f}, p {p_text(p_value)}"
-    if p_value >= SIGNIFICANT:
+    if p_value >= LEVEL:
         return f"a difference of {test.difference:.1f} points, not significant ({interval})"
     word = "more" if test.difference > 0 else "fewer"
     return f"ASPECT has {abs(test.difference):.1f} points {word} ({interval})"

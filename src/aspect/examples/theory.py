@@ -8,7 +8,7 @@ Labels and regions serve the measurement only. `aspect theory` runs it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -22,18 +22,19 @@ from torch.nn.functional import normalize
 from aspect.config import Config
 from aspect.data.graph import Graph
 from aspect.data.source import MIXED
-from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC, mixed_graph, mixed_regions
+from aspect.data.synthetic import mixed_graph, mixed_regions
 from aspect.errors import SettingsError
 from aspect.estimator import Embedder
 from aspect.examples import page, theorems
+from aspect.examples.demo import REGIONS
 from aspect.examples.theorems import BandMoves, Draw, PerturbationKind, PerturbationRisk
 from aspect.methods.aspect import AspectMethod
 from aspect.randomness import generator_for
 from aspect.report.html import render
 from aspect.report.plots import COLOURS, Plot
 from aspect.settings import find_experiment
+from aspect.training.progress import Advance
 
-REGIONS = {"homophilic": HOMOPHILIC, "heterophilic": HETEROPHILIC}
 HALF = 0.5  # the ratio of heterophilic nodes at which regions are compared
 COARSE = 5  # every so many mixes the trade-off is measured
 TOLERANCE = 1e-9  # of a bound, for rounding
@@ -42,7 +43,6 @@ KINDS = {"edges": "edges flipped", "features": "entries masked", "all": "either"
 
 # Where a node's positive key comes from: a node of its class, or itself in an augmented view.
 KeyChoice = Literal["class", "own"]
-Advance = Callable[[int, int, str], object]  # graphs done, of how many, and the next one
 
 
 class TheoryScope(Config):
@@ -274,7 +274,7 @@ def _trade_off(
 
 
 def summary(theory: Theory) -> dict[str, Any]:
-    """All numbers as plain values."""
+    """All numbers as plain values, and what they say."""
     return {
         "rows": page.plain_records(theory.rows()),
         "holds": not _wrong(theory),
@@ -284,6 +284,8 @@ def summary(theory: Theory) -> dict[str, Any]:
         "settings": theory.settings,
         "device": theory.device,
         "seconds": theory.seconds,
+        "findings": findings(theory),
+        "caveats": caveats(theory),
     }
 
 

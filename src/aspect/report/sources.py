@@ -15,7 +15,7 @@ from aspect.data.files import is_file, is_folder, is_present
 from aspect.errors import RunError
 from aspect.evaluation.details import Details
 from aspect.experiment.record import Record
-from aspect.experiment.store import read_details, read_plan, read_records
+from aspect.experiment.store import INDEX, PLAN, read_details, read_plan, read_records
 
 if TYPE_CHECKING:
     from aspect.report.results import Results
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 Kind = Literal["bench", "records", "run"]
 
 PAGE = "report.html"
-# Files that tell the folders apart; the modules that write them are too heavy to import here.
-BENCH_SIGNS = ("plan.yaml", "index.jsonl")
+# Files of a run's folder; the module that writes them is too heavy to import here.
 RUN_SIGN, RUN_END = "config.yaml", "record.json"
 
 
@@ -63,15 +62,13 @@ def _kind(path: Path) -> Kind:
     if is_file(path) and path.suffix == ".jsonl":
         return "records"
     if is_folder(path):
-        if all(is_file(path / sign) for sign in BENCH_SIGNS):
+        if all(is_file(path / sign) for sign in (PLAN, INDEX)):
             return "bench"
         if is_file(path / RUN_SIGN) and is_file(path / RUN_END):
             return "run"
         if is_file(path / RUN_SIGN):
-            raise RunError(
-                f"The run in {path} is not complete. Go on with: aspect train --out {path} "
-                "--resume."
-            )
+            again = shlex.join(["aspect", "train", "--out", str(path), "--resume"])
+            raise RunError(f"The run in {path} is not complete. Go on with: {again}.")
     what = "It is none of them" if is_present(path) else "There is no such file or folder"
     raise RunError(
         "A report is made from folders of aspect bench or aspect train, or from .jsonl files of "
@@ -101,15 +98,23 @@ def read_sources(
     records: list[Record] = []
     details: list[Details] = []
     titles: list[str] = []
+    commands: list[str] = []
     for source in sources:
-        if source.kind != "run":
-            own = read_records(source.path)
-            if not own:
-                raise RunError(f"{source.path} holds no records yet. Let its bench run first.")
-            records += own
+        path = shlex.quote(str(source.path))
+        if source.kind == "run":
+            commands.append(f"aspect train --config {path}/config.yaml --out {path}")
+            continue
+        own = read_records(source.path)
+        if not own:
+            raise RunError(f"{source.path} holds no records yet. Let its bench run first.")
+        records += own
         if source.kind == "bench":
             details += read_details(source.path)
             titles.append(read_plan(source.path).title)
+            commands.append(f"aspect bench {path}/plan.yaml --out {path}")
+        else:
+            commands += [f"aspect bench {shlex.quote(record.cell.plan)}" for record in own]
+    commands.append(shlex.join(["aspect", "report", *(str(s.path) for s in sources), *options]))
     runs = [source.path for source in sources if source.kind == "run"]
     if runs:
         from aspect.experiment.trained import read_runs
@@ -117,7 +122,6 @@ def read_sources(
         probed, seen = read_runs(runs, device=device, data_dir=data_dir, on_run=on_run)
         records += probed
         details += seen
-    commands = tuple(_commands(sources, records, options))
     if beside_published:
         from aspect.report.published import published_beside
 
@@ -127,7 +131,7 @@ def read_sources(
     return Material(
         collect(records),
         tuple(_one_per_model(details)),
-        commands,
+        tuple(dict.fromkeys(commands)),
         titles[0] if len(titles) == len(sources) and len(set(titles)) == 1 else "",
     )
 
@@ -140,21 +144,3 @@ def _one_per_model(details: Sequence[Details]) -> list[Details]:
         if len(each.attacked) > len(kept.setdefault(key, each).attacked):
             kept[key] = each
     return list(kept.values())
-
-
-def _commands(
-    sources: Sequence[Source], records: Sequence[Record], options: Sequence[str]
-) -> list[str]:
-    """Commands that make the same page."""
-    commands = []
-    for source in sources:
-        path = shlex.quote(str(source.path))
-        if source.kind == "bench":
-            commands.append(f"aspect bench {path}/plan.yaml --out {path}")
-        elif source.kind == "run":
-            commands.append(f"aspect train --config {path}/config.yaml --out {path}")
-        else:
-            plans = dict.fromkeys(record.cell.plan for record in records)
-            commands += [f"aspect bench {shlex.quote(plan)}" for plan in plans]
-    report = shlex.join(["aspect", "report", *(str(source.path) for source in sources), *options])
-    return [*dict.fromkeys(commands), report]

@@ -191,7 +191,8 @@ def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     / clean of their sums in percent, `error` its standard error as of a ratio, missing for one
     split, and `splits` their number.
     """
-    pairs = _drop_pairs(results, splits, perturbation)
+    wide = by_split(results).unstack("perturbation").reindex(columns=[CLEAN, perturbation])
+    pairs = wide[wide.index.get_level_values("split_kind") == splits].dropna()
     by_place = pairs.groupby(level=["variant", "graph"], sort=False)
     sums, number = by_place.sum(), by_place.size()
     is_known = sums[CLEAN] != 0
@@ -218,18 +219,6 @@ def mean_drop(lines: pd.DataFrame) -> tuple[float, float, float]:
     degrees = total**2 / (variances**2 / freedom).sum()
     half = float(stdtrit(degrees, TWO_SIDED_95)) * math.sqrt(total) / number
     return mean, mean - half, mean + half
-
-
-def _drop_pairs(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
-    """Scores of clean and perturbed graphs by variant, graph and split, where there are both."""
-    accuracy = by_split(results)
-    accuracy = accuracy[accuracy.index.get_level_values("split_kind") == splits]
-    states = accuracy.index.get_level_values("perturbation")
-    sides = {
-        state: accuracy[states == state].droplevel(["split_kind", "perturbation"])
-        for state in (CLEAN, perturbation)
-    }
-    return pd.concat(sides, axis=1).dropna()
 
 
 def score_means(

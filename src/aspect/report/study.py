@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
@@ -115,6 +115,7 @@ def _history(complete: Sequence[FrozenTrial], score_name: str) -> Plot:
     def paint(axes: Axes) -> None:
         axes.scatter(numbers, values, color=BLUE, s=20, zorder=3)
         axes.plot(numbers, np.maximum.accumulate(values), color=ORANGE)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set(xlabel="trial", ylabel=f"{score_name} (%)")
         axes.legend(["complete trial", "best so far"])
 
@@ -182,6 +183,8 @@ def _slice(complete: Sequence[FrozenTrial], name: str, score_name: str) -> Plot:
             cmap=LATER_IS_BLUER,
             s=20,
         )
+        if isinstance(values[0], int) and is_number:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if getattr(complete[0].distributions[name], "log", False):
             axes.set_xscale("log")
             low, high = axes.get_xlim()

@@ -95,7 +95,7 @@ class TableCell:
         """The number or the word, without the remarks."""
         if self.word or self.value is None:
             return self.word or "-"
-        p_value = f", p {self._p}" if self._p else ""
+        p_value = "" if self.p_value is None else f", p {p_text(self.p_value)}"
         text = f"{self.value:.{self.digits}f}{self._beside}{p_value}"
         return f"{text} {SIGNIFICANT}" if self.significant else text
 
@@ -114,10 +114,6 @@ class TableCell:
             text += f" ({self.low:.{self.digits}f} to {self.high:.{self.digits}f})"
         return text
 
-    @property
-    def _p(self) -> str:
-        return "" if self.p_value is None else p_text(self.p_value)
-
     def to_markdown(self) -> str:
         """The best bold, the second best in italics."""
         star = {"best": "**", "second": "*", "": ""}[self.mark]
@@ -131,7 +127,7 @@ class TableCell:
         command = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}[self.mark]
         text = command % f"{self.value:.{self.digits}f}" + self._beside
         text = text.replace("-", "$-$").replace("±", r"$\pm$")
-        p_value = f", $p {self._p}$" if self._p else ""
+        p_value = "" if self.p_value is None else f", $p {p_text(self.p_value)}$"
         remarks = escape_latex(f"{SIGNIFICANT if self.significant else ''} {self.remarks}")
         return f"{text}{p_value} {remarks}".rstrip()
 
