@@ -30,11 +30,10 @@ from aspect.scale.blocks import (
     BlockedRows,
     BlockFolder,
     block_name,
-    check_disk,
     converted,
     row_ranges,
 )
-from aspect.scale.store import AdjacencyBlock, GraphStore
+from aspect.scale.store import AdjacencyBlock, GraphStore, check_neighbours
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 FACTS = "bases.json"
@@ -42,6 +41,7 @@ BASES = FolderKind(
     foreign="holds no Chebyshev bases", owns=lambda names: bool(names & {FACTS, JOB})
 )
 PROJECTION = "projection.npy"
+FULL_DISK = "Free some space, take float16, a projection of smaller width, or a lower order."
 MEMORY_BYTES = 2 * 2**30
 FIX = "Compute the bases anew."
 ENTRY_BYTES = 40  # of an entry of the adjacency while it is multiplied, but for its column's row
@@ -180,10 +180,8 @@ def compute_bases(
         rows_per_block=store.facts.rows_per_block,
     )
     job = {"store": store.digest, **facts.model_dump(mode="json")}
-    advice = "Free some space, take float16, a projection of smaller width, or a lower order."
-    if not is_file(path / JOB):
-        check_disk(path, settings.num_bytes(store.num_nodes, store.num_features), advice)
-    with BlockFolder.open(path, BASES, job, advice) as folder:
+    num_bytes = settings.num_bytes(store.num_nodes, store.num_features)
+    with BlockFolder.open(path, BASES, job, FULL_DISK, num_bytes) as folder:
         if not folder.is_complete:
             alone = partial(_one_by_one, memory_bytes=memory_bytes, device=device)
             _compute_terms(store, folder, facts, engine or alone)
@@ -229,6 +227,7 @@ def propagate_block(  # noqa: PLR0913 - a pure function of all that it needs
     most_rows = CACHED_ROWS if device == "cpu" else len(own)
     for low, high in row_pieces(adjacency.pointers, most, most_rows):
         piece = _piece(adjacency, low, high)
+        check_neighbours(piece.neighbours, len(scales))
         numbers = np.repeat(np.arange(start + low, start + high), np.diff(piece.pointers))
         values = -factor * scales[numbers] * scales[piece.neighbours]
         values = values if piece.weights is None else values * piece.weights.astype(scales.dtype)

@@ -58,6 +58,17 @@ def block_name(part: str, block: int) -> str:
     return f"{part}-{block:05d}.npy"
 
 
+def size_text(num_bytes: int) -> str:
+    """A size on the disk, to be read.
+
+    >>> size_text(3 * 2**30), size_text(5 * 2**20)
+    ('3.00 GiB', '5.00 MiB')
+    """
+    if num_bytes < GIB / 10:
+        return f"{num_bytes / 2**20:.2f} MiB"
+    return f"{num_bytes / GIB:,.2f} GiB"
+
+
 def check_disk(path: Path, num_bytes: int, advice: str) -> None:
     """Refuse beforehand what the disk has no room for.
 
@@ -70,8 +81,8 @@ def check_disk(path: Path, num_bytes: int, advice: str) -> None:
     free = shutil.disk_usage(place).free
     if num_bytes > free:
         raise FileError(
-            f"{str(path)!r} needs {num_bytes / GIB:.2f} GiB of disk, and {free / GIB:.2f} GiB are "
-            f"free. {advice}"
+            f"{str(path)!r} needs {size_text(num_bytes)} of disk, and {size_text(free)} are free. "
+            f"{advice}"
         )
 
 
@@ -97,7 +108,12 @@ class BlockFolder:
     @classmethod
     @contextmanager
     def open(
-        cls, path: Path, kind: FolderKind, job: Mapping[str, Any], advice: str
+        cls,
+        path: Path,
+        kind: FolderKind,
+        job: Mapping[str, Any],
+        advice: str,
+        num_bytes: int = 0,
     ) -> Iterator[BlockFolder]:
         """Hold the folder for this process and this job; finished blocks of the same job are kept.
 
@@ -106,7 +122,10 @@ class BlockFolder:
             kind: What it is a folder of.
             job: What decides every byte of it; a folder of another job is refused.
             advice: What to lower when the disk is full, a sentence.
+            num_bytes: What will be written, for which a disk without room is refused beforehand.
         """
+        if not is_file(path / JOB):
+            check_disk(path, num_bytes, advice)
         with Workspace.open(path, kind) as workspace:
             text = json_text(job)
             if workspace.has(JOB) and file_bytes(path / JOB) != text.encode():

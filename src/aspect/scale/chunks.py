@@ -31,7 +31,7 @@ from aspect.data.encoder import (
     ParsedColumn,
     encoding_of,
 )
-from aspect.data.files import is_file
+from aspect.data.files import is_file, is_folder
 from aspect.data.source import FeatureScaling, Impute, Reading
 from aspect.data.table_files import TableFile, separator_of
 from aspect.errors import FileError, GraphError, reason
@@ -41,6 +41,8 @@ TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
 
 
 def _check_file(path: Path) -> None:
+    if is_folder(path):
+        raise FileError(f"{str(path)!r} must be a file. Got a folder.")
     if not is_file(path):
         raise FileError(f"Cannot read {str(path)!r}: there is no such file.")
 

@@ -160,13 +160,12 @@ class _TextNodes(NodeSource):
 
     @override
     def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
-        features, left = _matrices(self._file, np.dtype(np.float32), rows), len(self._split)
+        features, read = _matrices(self._file, np.dtype(np.float32), rows), 0
         for others in self._others.blocks(rows, degrees):
             block = next(features, np.empty(0))
-            left -= len(block)
-            if len(block) != len(others["split"]) or (
-                not left and next(features, None) is not None
-            ):
+            read += len(block)
+            is_last = read == self.num_nodes
+            if len(block) != len(others["split"]) or (is_last and next(features, None) is not None):
                 raise GraphError(
                     f"{str(self._file)!r} must have a row for each of {self.num_nodes} nodes."
                 )

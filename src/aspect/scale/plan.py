@@ -32,7 +32,6 @@ from aspect.scale.bases import ENTRY_BYTES, BasisSettings, propagate_block
 from aspect.scale.bases import MEMORY_BYTES as HELD_TERM
 from aspect.scale.blocks import BlockedRows, BlockFolder, block_name
 from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
-from aspect.scale.embedding import SYNCED
 from aspect.scale.fit import step_bytes
 from aspect.scale.generate import generate_store
 from aspect.scale.held_bases import DeviceGraph, held_bytes
@@ -48,7 +47,7 @@ from aspect.scale.rows import (
     row_plan_of,
     stored_views,
 )
-from aspect.scale.sorting import merge_runs, write_run
+from aspect.scale.sorting import RUN_BYTES, merge_runs, write_run
 from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, induced_graph, store_bytes
 from aspect.settings import RowSettings
 from aspect.training.trainer import try_epochs
@@ -60,7 +59,6 @@ Measured = TypeVar("Measured")
 FLOAT = 4  # bytes
 SHARE_OF_MEMORY = 0.8  # of what a machine has, that a mode may take
 BLOCK_COPIES = 4  # of a block's rows, as terms are combined, converted and written
-RUN_BYTES = 16  # of an edge in a sorted run, which lies on the disk until all is merged
 TRIAL_NODES = 2_500  # of the graph that is trained on whole: beyond, ASPECT draws its negatives
 TRIAL_BATCHES = {"cpu": 3, "cuda": 64}  # on a GPU many: steps are captured once they repeat
 TRIAL_ON_GPU = 60_000  # nodes of the graph that is trained on whole there
@@ -69,7 +67,6 @@ TRIAL_TERM = 2**28  # bytes of the term whose rows a trial block gathers: more t
 TRIAL_ENTRIES = 400_000
 TRIAL_EDGES = 500_000
 TRIAL_WRITE = 2**26  # bytes
-NOTHING_FITS = "Neither mode fits"
 
 
 @dataclass(frozen=True)
@@ -218,7 +215,7 @@ def foresee(
         Outlook("full", full, step_bytes(method, size.num_nodes, columns), machine),
         Outlook("rows", (*stored, *by_rows), on_gpu, machine),
     )
-    return list(outlooks), _advice(*outlooks)
+    return list(outlooks), _advice(*outlooks, is_stored=is_stored)
 
 
 def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
@@ -263,24 +260,29 @@ def _gpu_needs(
         Need(
             embed.step,
             size.num_nodes * gpu.row + embed.disk_bytes * speeds.write,
-            memory + min(embed.disk_bytes, FLOAT * SYNCED * STREAMED * (speeds.width + 1)),
+            memory,
             embed.disk_bytes,
         ),
     )
 
 
-def _advice(full: Outlook, rows: Outlook) -> str:
-    if full.fits:
+def _advice(full: Outlook, rows: Outlook, *, is_stored: bool) -> str:
+    if full.fits and not is_stored:
         return "Take --scale full: it fits the memory, and takes every node at every step."
     if rows.fits:
+        if full.fits:
+            return "Take --scale rows: a store is always trained on so."
         return "Take --scale rows: the whole graph does not fit the memory."
+    nothing = (
+        "A store is trained on as rows, which do not fit" if full.fits else "Neither mode fits"
+    )
     if rows.disk_bytes > rows.machine.disk_bytes:
         return (
-            f"{NOTHING_FITS}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
+            f"{nothing}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
             "disk, float16, a smaller pool of views, or a projection of the features."
         )
     return (
-        f"{NOTHING_FITS}: rows need {rows.memory_bytes / 1e9:,.1f} GB of memory. Take a machine "
+        f"{nothing}: rows need {rows.memory_bytes / 1e9:,.1f} GB of memory. Take a machine "
         "with more, a smaller batch, or a projection of the features."
     )
 
@@ -350,9 +352,7 @@ def training_needs(
     held = held if held <= HELD_BYTES else 0  # else they are read from the disk
     batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
     process = speeds.process + 8 * size.num_nodes
-    # Of the embeddings, what was written since the file was last synced is in memory.
     streamed = min(size.num_nodes, STREAMED)
-    fresh = min(embeddings, FLOAT * SYNCED * STREAMED * (width + 1))
     by_rows = (
         Need(
             "an epoch",
@@ -363,7 +363,7 @@ def training_needs(
         Need(
             "embed",
             size.num_nodes * speeds.row,
-            int(process + held + streamed * speeds.row_bytes + fresh),
+            int(process + held + streamed * speeds.row_bytes),
             embeddings,
         ),
     )

@@ -20,13 +20,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
+from aspect.data.files import is_file
 from aspect.data.graph import Graph
 from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
 from aspect.errors import SettingsError
 from aspect.methods.base import Method, Output, Step
 from aspect.randomness import generator_for, seed_for
-from aspect.scale.bases import Bases, BasisSettings, Propagator, compute_bases
-from aspect.scale.blocks import row_ranges
+from aspect.scale.bases import FULL_DISK, Bases, BasisSettings, Propagator, compute_bases
+from aspect.scale.blocks import JOB, check_disk, row_ranges
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.held_bases import DeviceGraph, HeldBases, held_bytes
 from aspect.scale.ranks import Ranks
@@ -149,11 +150,20 @@ def stored_views(
     if engine is None and is_alone and _fits_gpu(store, clean, sum(sizes.values()), where):
         graph = DeviceGraph(store, clean, where)
 
+    def place_of(view: RowView, member: int) -> Path:
+        return folder / ("clean" if view == 0.0 else f"{view}-{member}")
+
+    if graph is None:
+        members = [(view, member) for view, size in sizes.items() for member in range(size)]
+        missing = sum(not is_file(place_of(*each) / JOB) for each in members)
+        one = clean.num_bytes(store.num_nodes, store.num_features)
+        check_disk(folder, missing * one, f"{FULL_DISK} --pool makes fewer bases.")
+
     def bases_of(view: RowView, member: int) -> Bases | HeldBases:
         basis = basis_of(view, member)
         if graph is not None:
             return graph.bases(basis)
-        place = folder / ("clean" if view == 0.0 else f"{view}-{member}")
+        place = place_of(view, member)
         return compute_bases(store, place, basis, device=device, engine=engine)
 
     pools = {
