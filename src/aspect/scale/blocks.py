@@ -171,7 +171,7 @@ class BlockFolder:
                 for part in parts:
                     digest.update(part)
                     file.write(part)
-            self.note(name, digest.hexdigest(), sum(map(len, parts)), **counts)
+            self._note(name, digest.hexdigest(), sum(map(len, parts)), counts)
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -179,8 +179,7 @@ class BlockFolder:
                 raise FileError(f"{told} {self._advice} The same command then goes on.") from error
             raise
 
-    def note(self, name: str, sha256: str, num_bytes: int, **counts: int) -> None:
-        """Put a block that lies in the folder into the journal."""
+    def _note(self, name: str, sha256: str, num_bytes: int, counts: dict[str, int]) -> None:
         record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
         with self._noting, (self.path / JOURNAL).open("ab") as journal:
             journal.write(sealed(record).encode())
@@ -200,18 +199,13 @@ class BlockFolder:
         """What was counted while a finished block was made."""
         return self._records[name].counts
 
-    def finish(self, texts: Mapping[str, str]) -> None:
-        """Write the last files and the manifest: the folder is complete, and has no scratch files.
-
-        Args:
-            texts: Text files by name.
-        """
-        names = [name for name in self._records if not name.startswith(SCRATCH)]
-        for name, text in texts.items():
-            self._workspace.write(name, text)
-        small = {name: file_bytes(self.path / name) for name in (JOB, *texts)}
-        files = {name: self._records[name].sha256 for name in sorted(names)}
-        files |= {name: hashlib.sha256(content).hexdigest() for name, content in small.items()}
+    def finish(self, name: str, facts: BaseModel) -> None:
+        """Write what the folder holds, and the manifest: it is complete, without scratch files."""
+        write_json(self.path / name, facts.model_dump(mode="json"))
+        blocks = sorted(block for block in self._records if not block.startswith(SCRATCH))
+        files = {block: self._records[block].sha256 for block in blocks}
+        for small in (JOB, name):
+            files[small] = hashlib.sha256(file_bytes(self.path / small)).hexdigest()
         write_json(self.path / MANIFEST, Manifest(files=files).model_dump())
         self._workspace.remove(JOURNAL)
         self._remove_scratch()

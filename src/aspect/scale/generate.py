@@ -19,12 +19,12 @@ from aspect.scale.blocks import SCRATCH, BlockFolder, block_name, converted, row
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, MixedModel
 from aspect.scale.sorting import EDGE_BYTES, RUN_BYTES, merge_runs, write_run
 from aspect.scale.store import (
+    FACTS,
     FULL_DISK,
     STORE,
     GraphStore,
     StoreFacts,
     check_size,
-    seal_store,
     store_bytes,
 )
 
@@ -70,7 +70,7 @@ def generate_store(
                 columns=("labels", "region"),
                 class_names=tuple(map(str, range(model.classes))),
             )
-            seal_store(folder, facts)
+            folder.finish(FACTS, facts)
     return GraphStore.open(path)
 
 

@@ -32,7 +32,7 @@ from aspect.data.sparse import LARGEST_INT32
 from aspect.errors import GraphError, RunError
 from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, block_name, mapped, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
-from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
+from aspect.workspace import MANIFEST, FolderKind, Workspace, read_json
 
 FACTS = "store.json"
 FIX = "Make the store anew."
@@ -226,13 +226,8 @@ class GraphStore:
                     feature_names=plain.feature_names,
                     notices=plain.notices,
                 )
-                seal_store(folder, facts)
+                folder.finish(FACTS, facts)
         return cls.open(path)
-
-
-def seal_store(folder: BlockFolder, facts: StoreFacts) -> None:
-    """Write what the store holds, and its manifest: it is complete."""
-    folder.finish({FACTS: json_text(facts.model_dump(mode="json"))})
 
 
 def _parts_of(
