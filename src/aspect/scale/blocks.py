@@ -171,7 +171,7 @@ class BlockFolder:
                 for part in parts:
                     digest.update(part)
                     file.write(part)
-            self._note(name, digest.hexdigest(), sum(map(len, parts)), counts)
+            self.note(name, digest.hexdigest(), sum(map(len, parts)), counts)
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -179,7 +179,8 @@ class BlockFolder:
                 raise FileError(f"{told} {self._advice} The same command then goes on.") from error
             raise
 
-    def _note(self, name: str, sha256: str, num_bytes: int, counts: dict[str, int]) -> None:
+    def note(self, name: str, sha256: str, num_bytes: int, counts: dict[str, int]) -> None:
+        """Put a block that lies in the folder into the journal."""
         record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
         with self._noting, (self.path / JOURNAL).open("ab") as journal:
             journal.write(sealed(record).encode())

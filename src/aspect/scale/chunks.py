@@ -40,16 +40,12 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
 
 
-def _check_file(path: Path) -> None:
+def file_identity(path: Path) -> list[str | int]:
+    """What tells that a file is the same as before: its place, size and time of change."""
     if is_folder(path):
         raise FileError(f"{str(path)!r} must be a file. Got a folder.")
     if not is_file(path):
         raise FileError(f"Cannot read {str(path)!r}: there is no such file.")
-
-
-def file_identity(path: Path) -> list[str | int]:
-    """What tells that a file is the same as before: its place, size and time of change."""
-    _check_file(path)
     status = path.stat()
     return [str(path.absolute()), status.st_size, status.st_mtime_ns]
 
@@ -84,7 +80,7 @@ class TablePieces:
 
     def __init__(self, path: Path, reading: Reading) -> None:
         self.path, self.reading = path, reading
-        _check_file(path)
+        self.identity = [*file_identity(path), reading.model_dump()]
         self.is_text = path.name.lower().endswith(TEXT_SUFFIXES)
         if not self.is_text and path.suffix.lower() != ".parquet":
             raise FileError(

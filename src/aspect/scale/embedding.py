@@ -18,10 +18,10 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from aspect.data.files import is_file, naming, replacing
-from aspect.errors import RunError
+from aspect.errors import FileError, RunError
 from aspect.methods.base import Method
 from aspect.nn.normalisation import Scaling
-from aspect.scale.blocks import BlockedRows, check_disk, row_ranges
+from aspect.scale.blocks import BlockedRows, check_disk, mapped, row_ranges
 from aspect.scale.calibration import Moments
 from aspect.scale.rows import STREAMED, RowBatches
 from aspect.workspace import read_json, write_json
@@ -69,7 +69,7 @@ def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers
             is_synced = number % SYNCED == 0 or end == data.num_nodes
             writing = behind.submit(_write, folder, files, parts, end if is_synced else None)
         writing.result()
-    return _written(folder / EMBEDDINGS), _written(folder / POLICY) if POLICY in shapes else None
+    return mapped(folder / EMBEDDINGS), mapped(folder / POLICY) if POLICY in shapes else None
 
 
 def _opened(path: Path, shape: tuple[int, ...], done: int) -> FileIO:
@@ -104,17 +104,11 @@ def _begun(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> int:
     if not is_file(folder / PROGRESS):
         return 0
     try:
-        written = {name: _written(folder / name).shape for name in shapes}
+        written = {name: mapped(folder / name).shape for name in shapes}
         progress = read_json(folder / PROGRESS, _Progress, fix="The pass begins anew.")
-    except (ValueError, OSError, RunError):
+    except (FileError, RunError):
         return 0
     return progress.rows // STREAMED * STREAMED if written == shapes else 0
-
-
-def _written(path: Path) -> Numbers:
-    """A file of a pass, memory-mapped."""
-    rows: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
-    return rows
 
 
 def scaling_of(embeddings: Numbers) -> Scaling:
@@ -155,8 +149,8 @@ def write_row_groups(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    embeddings = _written(folder / EMBEDDINGS)
-    policy = _written(folder / POLICY) if is_file(folder / POLICY) else None
+    embeddings = mapped(folder / EMBEDDINGS)
+    policy = mapped(folder / POLICY) if is_file(folder / POLICY) else None
     writer = None
     with replacing(path, overwrite=True) as file:
         for start, end in row_ranges(len(embeddings), STREAMED):

@@ -41,9 +41,9 @@ from aspect.scale.rows import (
     HELD_BYTES,
     SHARE_OF_GPU,
     STREAMED,
+    Pool,
     RowBatches,
     basis_settings,
-    pool_sizes,
     row_plan_of,
     stored_views,
 )
@@ -197,12 +197,13 @@ def foresee(
     """
     stored = () if is_stored else (_store_need(size, machine, speeds),)
     trained = training_needs(size, method, rows, machine, speeds)
-    by_rows = (*_basis_needs(size, method, rows, machine, speeds), *trained["rows"])
-    columns = basis_settings(rows, row_plan_of(method)).columns(size.num_features)
+    by_rows = (_bases_need(size, method, rows, machine, speeds), *trained["rows"])
+    columns = Pool.of(method, rows).basis.columns(size.num_features)
     batch = min(size.num_nodes, rows.batch or BATCH["cuda"])
     on_gpu = step_bytes(method, batch, columns)
     if (held := _held_on_gpu(size, method, rows, machine)) is not None:
-        on_gpu = max(held, on_gpu + _bytes_of_bases(size, method, rows))
+        bases = Pool.of(method, rows).num_bytes(size.num_nodes, size.num_features)
+        on_gpu = max(held, on_gpu + bases)
         by_rows = _gpu_needs(size, method, rows, machine, speeds) or by_rows
     full = trained["full"]
     if machine.gpu_bytes is not None and speeds.gpu is not None:
@@ -218,21 +219,14 @@ def foresee(
     return list(outlooks), _advice(*outlooks, is_stored=is_stored)
 
 
-def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
-    plan = row_plan_of(method)
-    one = basis_settings(rows, plan).num_bytes(size.num_nodes, size.num_features)
-    return sum(pool_sizes(plan, rows).values()) * one
-
-
 def _held_on_gpu(
     size: GraphSize, method: Method, rows: RowSettings, machine: Machine
 ) -> int | None:
     """Bytes of a GPU while bases are computed that all fit it; None: they lie on the disk."""
     if machine.gpu_bytes is None or machine.workers > 1:
         return None
-    plan = row_plan_of(method)
-    sizes = size.num_nodes, size.num_entries, size.num_features
-    held = held_bytes(*sizes, basis_settings(rows, plan), sum(pool_sizes(plan, rows).values()))
+    pool, sizes = Pool.of(method, rows), (size.num_nodes, size.num_entries, size.num_features)
+    held = held_bytes(*sizes, pool.basis, pool.count)
     return held if held <= SHARE_OF_GPU * machine.gpu_bytes else None
 
 
@@ -240,19 +234,18 @@ def _gpu_needs(
     size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
 ) -> tuple[Need, ...]:
     """Those of rows whose bases are held on a GPU; none where it was not measured."""
-    gpu, plan = speeds.gpu, row_plan_of(method)
+    gpu, pool = speeds.gpu, Pool.of(method, rows)
     if gpu is None:
         return ()
-    settings, views = basis_settings(rows, plan), sum(pool_sizes(plan, rows).values())
     epoch, embed = training_needs(size, method, rows, machine, speeds)["rows"]
     stored = store_bytes(size.num_nodes, size.num_edges, size.num_features, "float32")
-    pairs = settings.order * size.num_entries * settings.columns(size.num_features)
+    pairs = pool.basis.order * size.num_entries * pool.basis.columns(size.num_features)
     batches = -(-size.num_nodes // (rows.batch or BATCH["cuda"]))
     memory = speeds.process + 16 * size.num_nodes
     return (
         Need(
-            f"{views} {'basis' if views == 1 else 'bases'} of order {settings.order}",
-            stored * gpu.load + views * pairs * gpu.propagate,
+            _title(pool),
+            stored * gpu.load + pool.count * pairs * gpu.propagate,
             memory,
             0,
         ),
@@ -302,22 +295,22 @@ def _store_need(size: GraphSize, machine: Machine, speeds: Speeds) -> Need:
     )
 
 
-def _basis_needs(
+def _bases_need(
     size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
-) -> tuple[Need, ...]:
+) -> Need:
     """The bases of all views that the method trains on."""
-    plan = row_plan_of(method)
-    settings = basis_settings(rows, plan)
-    views = sum(pool_sizes(plan, rows).values())
-    need = basis_need(size, settings, speeds)
-    return (
-        Need(
-            f"{views} {'basis' if views == 1 else 'bases'} of order {settings.order}",
-            views * need.seconds / machine.workers,
-            need.memory_bytes,
-            views * need.disk_bytes,
-        ),
+    pool = Pool.of(method, rows)
+    need = basis_need(size, pool.basis, speeds)
+    return Need(
+        _title(pool),
+        pool.count * need.seconds / machine.workers,
+        need.memory_bytes,
+        pool.count * need.disk_bytes,
     )
+
+
+def _title(pool: Pool) -> str:
+    return f"{pool.count} {'basis' if pool.count == 1 else 'bases'} of order {pool.basis.order}"
 
 
 def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need:
@@ -348,7 +341,7 @@ def training_needs(
     """One epoch, and the embedding of all nodes, in each mode."""
     width = speeds.width
     embeddings = FLOAT * size.num_nodes * (width + 1)
-    held = _bytes_of_bases(size, method, rows)
+    held = Pool.of(method, rows).num_bytes(size.num_nodes, size.num_features)
     held = held if held <= HELD_BYTES else 0  # else they are read from the disk
     batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
     process = speeds.process + 8 * size.num_nodes
@@ -384,9 +377,7 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
     forget_peak(cpu)
     process = peak_bytes(cpu)
     degree = min(MOST_DEGREE, max(1, 2 * size.num_edges // size.num_nodes))
-    columns = basis_settings(rows, row_plan_of(method_of(method, 2, seed))).columns(
-        size.num_features
-    )
+    columns = Pool.of(method_of(method, 2, seed), rows).basis.columns(size.num_features)
     with tempfile.TemporaryDirectory(prefix="aspect-plan-") as name:
         folder = Path(name)
         sort, write = _measure_sorting(folder), _measure_writing(folder)
