@@ -1,7 +1,9 @@
 """Small files in the layouts of OGB and IGB become stores of the same graph."""
 
+import errno
 import gzip
 import shutil
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -210,3 +212,17 @@ def test_igb_in_small_types(drawn, tmp_path):
     np.save(papers / "node_feat.npy", features)
     with pytest.raises(GraphError, match=r"Labels must be one per node, 40 in all\. Got 39"):
         import_igb(tmp_path, tmp_path / "store")
+
+
+def test_a_file_that_may_not_be_read_is_named(drawn, tmp_path, monkeypatch):
+    saved_as_arrays(tmp_path, drawn, np.savez)
+    data, opened = tmp_path / "raw" / "data.npz", Path.open
+
+    def denied(path, *arguments, **options):
+        if path == data:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(FileError, match=r"Cannot read '.*data\.npz': permission is denied\."):
+        import_ogb(tmp_path, tmp_path / "store")

@@ -42,11 +42,13 @@ TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
 
 def file_identity(path: Path) -> list[str | int]:
     """What tells that a file is the same as before: its place, size and time of change."""
-    if is_folder(path):
-        raise FileError(f"{str(path)!r} must be a file. Got a folder.")
-    if not is_file(path):
+    if not is_file(path) and not is_folder(path):
         raise FileError(f"Cannot read {str(path)!r}: there is no such file.")
-    status = path.stat()
+    try:
+        with path.open("rb"):  # refused at once where permission is denied
+            status = path.stat()
+    except OSError as error:
+        raise FileError(f"Cannot read {str(path)!r}: {reason(error)}.") from error
     return [str(path.absolute()), status.st_size, status.st_mtime_ns]
 
 
