@@ -89,10 +89,10 @@ class TestPropagation:
         marker = tmp_path / "killed"
         settings = BasisSettings(order=3, edge_drop=0.2, dtype="float16")
 
-        def mortal(path, block, *rest):
+        def mortal(missing, block, previous):
             if block == 2:
                 die_once(marker)
-            return _propagate(path, block, *rest)
+            return _propagate(missing, block, previous)
 
         engine = partial(propagate_by_ray, work=mortal)
         spread = compute_bases(store, tmp_path / "ray", settings, engine=engine)

@@ -23,6 +23,7 @@ def test_a_graph_is_drawn_and_checked(cli, drawn):
     assert cli("store", "large", "--json").json == {**drawn, "schema": "aspect/store/1"}
     said = cli("store", "large")
     assert "400 nodes" in said.out
+    assert "2 classes in 1 block, 0.03 MiB." in said.out
     assert cli(*DRAWN, "--out", "large", "--json").json == drawn  # it is complete
     cli(*DRAWN, "--out", "large", "--seed", "1").refused("was begun with other input or settings")
 
@@ -110,4 +111,13 @@ def test_a_plan_for_a_graph(cli, drawn):
     cli("plan").refused("Give a graph, or its --nodes, --edges and --features")
     cli("plan", "--nodes", "5").refused("Give a graph")
     cli("plan", "mixed", "--nodes", "5").refused("belong to a plan without GRAPH")
-    cli("plan", "mixed", "--method", "mvgrl").refused("whole graph")
+    cli("plan", "mixed", "--method", "mvgrl").refused(
+        "A plan compares rows with the whole graph. Got mvgrl"
+    )
+
+
+@pytest.mark.usefixtures("drawn")
+def test_a_store_that_is_not_complete_says_so(cli, tmp_path):
+    next(tmp_path.rglob("manifest.json")).unlink()
+    for command in ("store", "plan", "train"):
+        cli(command, "large").refused("is not complete. Run the command that makes it again")

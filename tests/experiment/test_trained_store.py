@@ -1,9 +1,12 @@
 """Runs from a store: whole, killed at any moment and resumed, by the command line."""
 
+import errno
+import io
 import json
 import subprocess
 import sys
 from shutil import rmtree
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from aspect.attacks.pruning import Pruning
 from aspect.cli.main import run
 from aspect.data.source import Reading
 from aspect.data.synthetic import mixed_graph
-from aspect.errors import RunError, SettingsError
+from aspect.errors import FileError, RunError, SettingsError
 from aspect.evaluation.linear_probe import linear_probe
 from aspect.experiment.trained import RunOptions, open_run, train_run
 from aspect.methods.aspect import AspectMethod
@@ -151,6 +154,37 @@ def test_another_run_replaces_all_that_a_killed_one_left(store, tmp_path, when):
     train_run(other, tmp_path / "alone", RunOptions(device="cpu"))
     for name in ("embeddings.npy", "policy.npy", "metrics.jsonl"):
         assert (out / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
+
+
+def test_a_disk_that_fills_up_while_embeddings_are_written(store, whole, tmp_path, monkeypatch):
+    opened = embedding._opened
+
+    class Filling(io.FileIO):
+        def write(self, part):
+            if self.tell() > 64 * 4 * 20:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(part[:100])  # as far as it goes
+
+    def filling(path, shape, done):
+        with opened(path, shape, done) as made:
+            file = Filling(path, "r+")
+            file.seek(made.tell())
+        return file
+
+    options = RunOptions(device="cpu", resume=True)
+    with monkeypatch.context() as full:
+        full.setattr(embedding, "_opened", filling)
+        with pytest.raises(FileError, match=r"Cannot write to .*embeddings\.npy: the disk is full"):
+            train_run(on_store(store), tmp_path, RunOptions(device="cpu"))
+    with monkeypatch.context() as full:
+        full.setattr("shutil.disk_usage", lambda _: Mock(free=100))
+        with pytest.raises(
+            FileError, match=r"MiB of disk, and 0\.00 MiB are free\. .* lower width"
+        ):
+            train_run(on_store(store), tmp_path, options)
+    train_run(on_store(store), tmp_path, options)
+    for name in ("embeddings.npy", "policy.npy"):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):

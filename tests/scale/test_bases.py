@@ -21,6 +21,7 @@ from aspect.scale.bases import (
     kept_entries,
     propagate_block,
 )
+from aspect.scale.held_bases import DeviceGraph
 from aspect.scale.store import GraphStore
 from faults import contents, run_and_kill
 
@@ -245,7 +246,7 @@ def test_a_lack_of_memory_says_what_to_lower(store, tmp_path, monkeypatch):
 
 def test_a_disk_without_room_is_refused_beforehand(store, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 99}))
-    with pytest.raises(FileError, match=r"needs 0\.00 GiB of disk, and 0\.00 GiB are free"):
+    with pytest.raises(FileError, match=r"needs 0\.01 MiB of disk, and 0\.00 MiB are free"):
         compute_bases(store, tmp_path / "bases", BasisSettings(order=3))
     assert not (tmp_path / "bases").exists()
 
@@ -256,6 +257,19 @@ def test_a_changed_block_is_named(store, tmp_path):
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     with pytest.raises(RunError, match=r"term1-00002\.npy is damaged"):
         bases.verify()
+
+
+@pytest.mark.parametrize("wrong", [-1, 120, 2**31 - 1])
+def test_a_damaged_store_is_refused_before_it_is_read_beyond_its_rows(store, tmp_path, wrong):
+    file = store.path / "neighbours-00001.npy"
+    numbers = np.load(file)
+    numbers[3] = wrong
+    np.save(file, numbers)
+    told = r"neighbours must be nodes 0 to 119\. Got others\. `aspect store STORE` names the block"
+    with pytest.raises(RunError, match=told):
+        compute_bases(store, tmp_path / "bases", BasisSettings(order=1))
+    with pytest.raises(RunError, match=told):
+        DeviceGraph(store, BasisSettings(order=1), torch.device("cpu"))
 
 
 @pytest.mark.gpu

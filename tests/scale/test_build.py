@@ -239,6 +239,9 @@ def test_files_that_do_not_fit(tables, tmp_path):
         build_store(tmp_path / "pairs.npy", tmp_path / "store", nodes)
     with pytest.raises(FileError, match="no such file"):
         build_store(tmp_path / "gone.parquet", tmp_path / "store", nodes)
+    (tmp_path / "parts").mkdir()
+    with pytest.raises(FileError, match=r"Cannot read '.*parts': it is a folder\."):
+        build_store(tmp_path / "parts", tmp_path / "store", nodes)
     (tmp_path / "edges.xlsx").touch()
     with pytest.raises(FileError, match=r"are read from \.parquet"):
         build_store(tmp_path / "edges.xlsx", tmp_path / "store", nodes)

@@ -1,9 +1,11 @@
 """Large mixed graphs: what the model says holds, the same at every call, also after a kill."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
-from aspect.errors import GraphError, RunError
+from aspect.errors import FileError, GraphError, RunError
 from aspect.scale import blocks, generate
 from aspect.scale.generate import generate_store
 from aspect.scale.options import MixedModel
@@ -105,6 +107,17 @@ def test_seeds_differ(store, tmp_path):
 def test_too_few_nodes_are_refused(tmp_path):
     with pytest.raises(GraphError, match=r"at least 16 nodes\. Got 15"):
         generate_store(MixedModel(nodes=15), tmp_path / "store")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_disk_needs_room_for_sorting_too(tmp_path, monkeypatch, is_there):
+    if is_there:
+        (tmp_path / "store").mkdir()
+    model = MixedModel(nodes=1_000, edges=2**17, features=4)
+    free = 3 * 2**20  # 1 MiB of neighbours and 2 MiB of sorted edges, beside the nodes
+    monkeypatch.setattr(blocks.shutil, "disk_usage", lambda _: Mock(free=free))
+    with pytest.raises(FileError, match=r"needs 3\.02 MiB of disk, and 3\.00 MiB are free"):
+        generate_store(model, tmp_path / "store")
 
 
 def test_threads_write_the_bytes_of_one(tmp_path, monkeypatch):

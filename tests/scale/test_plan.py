@@ -141,6 +141,10 @@ def test_the_advice_follows_what_fits():
     assert (outlooks["full"].fits, outlooks["rows"].fits) == (False, True)
     assert "GB of disk" in needs(machine=replace(laptop, disk_bytes=10**9))[1]
     assert "GB of memory" in needs(machine=replace(laptop, memory_bytes=10**9))[1]
+    for machine in (LARGE, laptop):
+        assert needs(machine=machine, is_stored=True)[1].startswith("Take --scale rows")
+    full_disk = replace(LARGE, disk_bytes=10**10)
+    assert needs(machine=full_disk, is_stored=True)[1].startswith("A store is trained on as rows")
     with_gpu = replace(laptop, gpu_bytes=40 * 10**9)
     assert needs(machine=with_gpu)[1].startswith("Take --scale rows")
     assert needs(GraphSize(20_000, 10**5, 64), machine=with_gpu)[1].startswith("Take --scale full")

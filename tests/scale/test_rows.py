@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch.testing import assert_close
 from aspect.data.features import row_normalise
 from aspect.data.rows import Rows, smoothing_coefficients
 from aspect.data.synthetic import mixed_graph
-from aspect.errors import SettingsError, UnknownNameError
+from aspect.errors import FileError, SettingsError, UnknownNameError
 from aspect.estimator import Aspect, Embedder
 from aspect.methods.base import Step
 from aspect.methods.registry import find_method, method_names
@@ -310,3 +311,18 @@ def induced_order(graph, order):
     """The same graph with its nodes in another order."""
     places = torch.argsort(order)
     return type(graph).build(graph.features[order], places[graph.edge_index])
+
+
+def test_a_disk_must_have_room_for_all_bases(graph, tmp_path, monkeypatch):
+    store = GraphStore.from_graph(graph, tmp_path / "store")
+    plan = row_plan_of(build("aspect", graph.num_features, order=2))
+    one = 3 * graph.num_nodes * graph.num_features * 4
+    free = Mock(free=2 * one)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: free)
+    with pytest.raises(FileError, match=r"bases' needs .* --pool makes fewer bases\."):
+        stored_views(store, tmp_path / "bases", plan, RowSettings(pool=2), seed=0)
+    assert not (tmp_path / "bases").exists()
+    free.free = 3 * one
+    stored_views(store, tmp_path / "bases", plan, RowSettings(pool=2), seed=0)
+    free.free = 0  # all are there
+    stored_views(store, tmp_path / "bases", plan, RowSettings(pool=2), seed=0)

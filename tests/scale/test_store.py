@@ -95,6 +95,11 @@ def test_a_cut_off_block_is_named(store):
 def test_other_folders_are_refused(store, labelled, tmp_path):
     with pytest.raises(RunError, match="holds no graph store"):
         GraphStore.open(tmp_path)
+    facts = (store.path / "store.json").read_bytes()
+    (store.path / "store.json").unlink()
+    with pytest.raises(RunError, match=r"Cannot read .*store\.json': there is no such file"):
+        GraphStore.open(store.path)
+    (store.path / "store.json").write_bytes(facts)
     (store.path / "manifest.json").unlink()
     with pytest.raises(RunError, match="is not complete"):
         GraphStore.open(store.path)

@@ -83,6 +83,11 @@ def plan(
 
         graph_size, is_stored = _size_of(session, graph, size)
         method = method_of(training.method, graph_size.num_features)
+        if method.row_plan() is None:
+            raise SettingsError(
+                f"A plan compares rows with the whole graph. Got {training.method}, which needs "
+                "the whole graph at every step."
+            )
         seed = session.seed or 0
         speeds = calibrate(graph_size, training.method, rows, seed=seed)
         given = {

@@ -10,7 +10,7 @@ import typer
 from aspect.cli.session import Session, command
 from aspect.config import Config, Count, Positive
 from aspect.data.source import Reading
-from aspect.errors import FileError
+from aspect.errors import FileError, counted
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, StoreLayout
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def _made(
 
 def show_store(session: Session, made: GraphStore) -> None:
     """Say what a store holds."""
+    from aspect.scale.blocks import size_text
+
     facts = made.facts
     num_bytes = sum(file.stat().st_size for file in made.path.iterdir())
     content = {
@@ -118,9 +120,10 @@ def show_store(session: Session, made: GraphStore) -> None:
     def show() -> None:
         session.screen.notices(facts.notices)
         session.screen.say(
-            f"{made.path}: {facts.num_nodes:,} nodes, {facts.num_edges:,} edges, "
-            f"{facts.num_features:,} features, {len(facts.class_names):,} classes in "
-            f"{len(made.blocks):,} blocks, {num_bytes / GIB:,.2f} GiB."
+            f"{made.path}: {counted(facts.num_nodes, 'node')}, "
+            f"{counted(facts.num_edges, 'edge')}, {counted(facts.num_features, 'feature')}, "
+            f"{len(facts.class_names):,} classes in {counted(len(made.blocks), 'block')}, "
+            f"{size_text(num_bytes)}."
         )
 
     session.screen.answer(content, show)

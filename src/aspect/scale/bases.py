@@ -30,18 +30,18 @@ from aspect.scale.blocks import (
     BlockedRows,
     BlockFolder,
     block_name,
-    check_disk,
     converted,
     row_ranges,
 )
-from aspect.scale.store import AdjacencyBlock, GraphStore
-from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
+from aspect.scale.store import AdjacencyBlock, GraphStore, check_neighbours
+from aspect.workspace import MANIFEST, FolderKind, Workspace, read_json
 
 FACTS = "bases.json"
 BASES = FolderKind(
     foreign="holds no Chebyshev bases", owns=lambda names: bool(names & {FACTS, JOB})
 )
 PROJECTION = "projection.npy"
+FULL_DISK = "Free some space, take float16, a projection of smaller width, or a lower order."
 MEMORY_BYTES = 2 * 2**30
 FIX = "Compute the bases anew."
 ENTRY_BYTES = 40  # of an entry of the adjacency while it is multiplied, but for its column's row
@@ -180,14 +180,12 @@ def compute_bases(
         rows_per_block=store.facts.rows_per_block,
     )
     job = {"store": store.digest, **facts.model_dump(mode="json")}
-    advice = "Free some space, take float16, a projection of smaller width, or a lower order."
-    if not is_file(path / JOB):
-        check_disk(path, settings.num_bytes(store.num_nodes, store.num_features), advice)
-    with BlockFolder.open(path, BASES, job, advice) as folder:
+    num_bytes = settings.num_bytes(store.num_nodes, store.num_features)
+    with BlockFolder.open(path, BASES, job, FULL_DISK, num_bytes) as folder:
         if not folder.is_complete:
             alone = partial(_one_by_one, memory_bytes=memory_bytes, device=device)
             _compute_terms(store, folder, facts, engine or alone)
-            folder.finish({FACTS: json_text(facts.model_dump(mode="json"))})
+            folder.finish(FACTS, facts)
     return Bases.open(path)
 
 
@@ -229,6 +227,7 @@ def propagate_block(  # noqa: PLR0913 - a pure function of all that it needs
     most_rows = CACHED_ROWS if device == "cpu" else len(own)
     for low, high in row_pieces(adjacency.pointers, most, most_rows):
         piece = _piece(adjacency, low, high)
+        check_neighbours(piece.neighbours, len(scales))
         numbers = np.repeat(np.arange(start + low, start + high), np.diff(piece.pointers))
         values = -factor * scales[numbers] * scales[piece.neighbours]
         values = values if piece.weights is None else values * piece.weights.astype(scales.dtype)
@@ -369,6 +368,34 @@ class MissingBlocks:
     term: int
     blocks: Sequence[int]
 
+    @property
+    def previous(self) -> BlockedRows:
+        """The term before, on disk."""
+        return term_rows(self.path, self.facts, self.term - 1)
+
+    def computed(
+        self,
+        block: int,
+        previous: Numbers | torch.Tensor | BlockedRows,
+        *,
+        memory_bytes: int,
+        device: str = "cpu",
+    ) -> Numbers:
+        """One of them, of the type on disk; `previous` as in `propagate_block`."""
+        before = None if self.term == 1 else term_rows(self.path, self.facts, self.term - 2)
+        rows = propagate_block(
+            self.store.adjacency(block),
+            self.store.blocks[block],
+            self.scales,
+            previous,
+            self.previous.block(block),
+            None if before is None else before.block(block),
+            self.facts.settings,
+            memory_bytes=memory_bytes,
+            device=device,
+        )
+        return converted(rows, self.facts.settings.dtype)
+
 
 # Who multiplies the blocks of a term: a loop in this process, or a cluster.
 Propagator = Callable[[MissingBlocks], Iterator[tuple[int, Numbers]]]
@@ -378,23 +405,9 @@ def _one_by_one(
     missing: MissingBlocks, *, memory_bytes: int, device: str
 ) -> Iterator[tuple[int, Numbers]]:
     """One block after the other; the previous term is held where it fits."""
-    store, facts, term = missing.store, missing.facts, missing.term
-    before = None if term == 1 else term_rows(missing.path, facts, term - 2)
-    on_disk = term_rows(missing.path, facts, term - 1)
-    previous = _held(on_disk, facts.settings, memory_bytes, device)
+    previous = _held(missing.previous, missing.facts.settings, memory_bytes, device)
     for block in missing.blocks:
-        rows = propagate_block(
-            store.adjacency(block),
-            store.blocks[block],
-            missing.scales,
-            previous,
-            on_disk.block(block),
-            None if before is None else before.block(block),
-            facts.settings,
-            memory_bytes=memory_bytes,
-            device=device,
-        )
-        yield block, converted(rows, facts.settings.dtype)
+        yield block, missing.computed(block, previous, memory_bytes=memory_bytes, device=device)
 
 
 def _compute_terms(
@@ -406,7 +419,8 @@ def _compute_terms(
         names = [block_name(f"term{term}", block) for block in range(len(store.blocks))]
         missing = [block for block, name in enumerate(names) if not folder.has(name)]
         if missing:
-            todo = MissingBlocks(store, folder.path, facts, scales, term, missing)
+            path = folder.path.absolute()  # workers may be elsewhere
+            todo = MissingBlocks(store, path, facts, scales, term, missing)
             for block, rows in engine(todo):
                 folder.write(names[block], rows)
 

@@ -58,6 +58,17 @@ def block_name(part: str, block: int) -> str:
     return f"{part}-{block:05d}.npy"
 
 
+def size_text(num_bytes: int) -> str:
+    """A size on the disk, to be read.
+
+    >>> size_text(3 * 2**30), size_text(5 * 2**20)
+    ('3.00 GiB', '5.00 MiB')
+    """
+    if num_bytes < GIB / 10:
+        return f"{num_bytes / 2**20:.2f} MiB"
+    return f"{num_bytes / GIB:,.2f} GiB"
+
+
 def check_disk(path: Path, num_bytes: int, advice: str) -> None:
     """Refuse beforehand what the disk has no room for.
 
@@ -70,8 +81,8 @@ def check_disk(path: Path, num_bytes: int, advice: str) -> None:
     free = shutil.disk_usage(place).free
     if num_bytes > free:
         raise FileError(
-            f"{str(path)!r} needs {num_bytes / GIB:.2f} GiB of disk, and {free / GIB:.2f} GiB are "
-            f"free. {advice}"
+            f"{str(path)!r} needs {size_text(num_bytes)} of disk, and {size_text(free)} are free. "
+            f"{advice}"
         )
 
 
@@ -97,7 +108,12 @@ class BlockFolder:
     @classmethod
     @contextmanager
     def open(
-        cls, path: Path, kind: FolderKind, job: Mapping[str, Any], advice: str
+        cls,
+        path: Path,
+        kind: FolderKind,
+        job: Mapping[str, Any],
+        advice: str,
+        num_bytes: int = 0,
     ) -> Iterator[BlockFolder]:
         """Hold the folder for this process and this job; finished blocks of the same job are kept.
 
@@ -106,7 +122,10 @@ class BlockFolder:
             kind: What it is a folder of.
             job: What decides every byte of it; a folder of another job is refused.
             advice: What to lower when the disk is full, a sentence.
+            num_bytes: What will be written, for which a disk without room is refused beforehand.
         """
+        if not is_file(path / JOB):
+            check_disk(path, num_bytes, advice)
         with Workspace.open(path, kind) as workspace:
             text = json_text(job)
             if workspace.has(JOB) and file_bytes(path / JOB) != text.encode():
@@ -152,7 +171,7 @@ class BlockFolder:
                 for part in parts:
                     digest.update(part)
                     file.write(part)
-            self.note(name, digest.hexdigest(), sum(map(len, parts)), **counts)
+            self.note(name, digest.hexdigest(), sum(map(len, parts)), counts)
         except (FileError, OSError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -160,7 +179,7 @@ class BlockFolder:
                 raise FileError(f"{told} {self._advice} The same command then goes on.") from error
             raise
 
-    def note(self, name: str, sha256: str, num_bytes: int, **counts: int) -> None:
+    def note(self, name: str, sha256: str, num_bytes: int, counts: dict[str, int]) -> None:
         """Put a block that lies in the folder into the journal."""
         record = BlockRecord(name=name, sha256=sha256, num_bytes=num_bytes, counts=counts)
         with self._noting, (self.path / JOURNAL).open("ab") as journal:
@@ -181,18 +200,13 @@ class BlockFolder:
         """What was counted while a finished block was made."""
         return self._records[name].counts
 
-    def finish(self, texts: Mapping[str, str]) -> None:
-        """Write the last files and the manifest: the folder is complete, and has no scratch files.
-
-        Args:
-            texts: Text files by name.
-        """
-        names = [name for name in self._records if not name.startswith(SCRATCH)]
-        for name, text in texts.items():
-            self._workspace.write(name, text)
-        small = {name: file_bytes(self.path / name) for name in (JOB, *texts)}
-        files = {name: self._records[name].sha256 for name in sorted(names)}
-        files |= {name: hashlib.sha256(content).hexdigest() for name, content in small.items()}
+    def finish(self, name: str, facts: BaseModel) -> None:
+        """Write what the folder holds, and the manifest: it is complete, without scratch files."""
+        write_json(self.path / name, facts.model_dump(mode="json"))
+        blocks = sorted(block for block in self._records if not block.startswith(SCRATCH))
+        files = {block: self._records[block].sha256 for block in blocks}
+        for small in (JOB, name):
+            files[small] = hashlib.sha256(file_bytes(self.path / small)).hexdigest()
         write_json(self.path / MANIFEST, Manifest(files=files).model_dump())
         self._workspace.remove(JOURNAL)
         self._remove_scratch()

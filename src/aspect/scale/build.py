@@ -32,12 +32,12 @@ from aspect.scale.sources import (
     StructuralNodes,
 )
 from aspect.scale.store import (
+    FACTS,
     FULL_DISK,
     STORE,
     GraphStore,
     StoreFacts,
     check_size,
-    seal_store,
 )
 
 NPY = ".npy"
@@ -114,7 +114,8 @@ def write_store(
     with BlockFolder.open(path, STORE, job, FULL_DISK) as folder:
         if not folder.is_complete:
             builder = _Builder(folder, edges, nodes, rows_per_block, memory_bytes)
-            seal_store(folder, builder.write(dtype, directed_is_error=directed_is_error))
+            facts = builder.write(dtype, directed_is_error=directed_is_error)
+            folder.finish(FACTS, facts)
     return GraphStore.open(path)
 
 

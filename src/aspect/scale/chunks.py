@@ -29,7 +29,7 @@ from aspect.data.encoder import (
     ParsedColumn,
     encoding_of,
 )
-from aspect.data.files import is_file
+from aspect.data.files import is_file, is_folder
 from aspect.data.source import FeatureScaling, Impute, Reading
 from aspect.data.table_files import TableFile, separator_of
 from aspect.errors import FileError, GraphError, reason
@@ -38,15 +38,15 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
 
 
-def _check_file(path: Path) -> None:
-    if not is_file(path):
-        raise FileError(f"Cannot read {str(path)!r}: there is no such file.")
-
-
 def file_identity(path: Path) -> list[str | int]:
     """What tells that a file is the same as before: its place, size and time of change."""
-    _check_file(path)
-    status = path.stat()
+    if not is_file(path) and not is_folder(path):
+        raise FileError(f"Cannot read {str(path)!r}: there is no such file.")
+    try:
+        with path.open("rb"):  # refused at once where permission is denied
+            status = path.stat()
+    except OSError as error:
+        raise FileError(f"Cannot read {str(path)!r}: {reason(error)}.") from error
     return [str(path.absolute()), status.st_size, status.st_mtime_ns]
 
 
@@ -69,7 +69,7 @@ class TablePieces:
 
     def __init__(self, path: Path, reading: Reading) -> None:
         self.path, self.reading, self._called = path, reading, repr(str(path))
-        _check_file(path)
+        self.identity = [*file_identity(path), reading.model_dump()]
         self.is_text = path.name.lower().endswith(TEXT_SUFFIXES)
         if not self.is_text and path.suffix.lower() != ".parquet":
             raise FileError(

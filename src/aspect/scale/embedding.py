@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from io import FileIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +17,17 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
-from aspect.data.files import is_file, replacing
-from aspect.errors import RunError
+from aspect.data.files import is_file, naming, replacing
+from aspect.errors import FileError, RunError
 from aspect.methods.base import Method
 from aspect.nn.normalisation import Scaling
-from aspect.scale.blocks import BlockedRows, check_disk, row_ranges
+from aspect.scale.blocks import BlockedRows, check_disk, mapped, row_ranges
 from aspect.scale.calibration import Moments
 from aspect.scale.rows import STREAMED, RowBatches
 from aspect.training.folder import EMBEDDINGS, POLICY, PROGRESS
 from aspect.workspace import read_json, write_json
 
+FLOAT_BYTES = 4
 SYNCED = 16  # parts of a pass between two notes of how far it is
 
 Numbers = NDArray[np.float32]
@@ -43,65 +48,67 @@ def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers
         Both files, memory-mapped: [nodes, dim] and [nodes].
     """
     first = next(data.outputs(method))[2]
-    shape = (data.num_nodes, first.embedding.shape[1])
-    done = _begun(folder, shape)
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDINGS: (data.num_nodes, first.embedding.shape[1])}
+    if first.gate is not None:
+        shapes[POLICY] = (data.num_nodes,)
+    done = _begun(folder, shapes)
+    row_bytes = FLOAT_BYTES * sum(math.prod(shape[1:]) for shape in shapes.values())
     advice = "Free some space, or lower width."
-    if done == 0:
-        check_disk(folder, 4 * shape[0] * (shape[1] + 1), advice)
-    shapes = {EMBEDDINGS: shape} | ({} if first.gate is None else {POLICY: shape[:1]})
-    files = _Files(folder, shapes, resume=done > 0)
-    with ThreadPoolExecutor(1) as behind:  # writes while the next rows are embedded
+    check_disk(folder, row_bytes * (data.num_nodes - done), advice)
+    with ExitStack() as stack, ThreadPoolExecutor(1) as behind:  # writes while others are embedded
+        files = {
+            name: stack.enter_context(_opened(folder / name, shape, done))
+            for name, shape in shapes.items()
+        }
         writing: Future[None] = behind.submit(lambda: None)
-        for number, (start, end, output) in enumerate(data.outputs(method, done), start=1):
+        for number, (_, end, output) in enumerate(data.outputs(method, done), start=1):
             parts = {EMBEDDINGS: output.embedding.cpu().numpy()}
             if output.gate is not None:
                 parts[POLICY] = output.gate[:, 0].cpu().numpy()
             writing.result()
             is_synced = number % SYNCED == 0 or end == data.num_nodes
-            writing = behind.submit(files.write, start, end, parts, is_synced=is_synced)
+            writing = behind.submit(_write, folder, files, parts, end if is_synced else None)
         writing.result()
-    return files.opened[EMBEDDINGS], files.opened.get(POLICY)
+    return mapped(folder / EMBEDDINGS), mapped(folder / POLICY) if POLICY in shapes else None
 
 
-class _Files:
-    """What a pass writes, memory-mapped; its progress is noted when all before is on the disk."""
-
-    def __init__(
-        self, folder: Path, shapes: Mapping[str, tuple[int, ...]], *, resume: bool
-    ) -> None:
-        self.folder, self.shapes = folder, shapes
-        self._open("r+" if resume else "w+")
-
-    def _open(self, mode: Literal["r+", "w+"]) -> None:
-        self.opened = {
-            name: np.lib.format.open_memmap(
-                self.folder / name, mode=mode, dtype=np.float32, shape=shape
-            )
-            for name, shape in self.shapes.items()
-        }
-
-    def write(self, start: int, end: int, parts: dict[str, Numbers], *, is_synced: bool) -> None:
-        """Some rows of every file."""
-        for name, rows in parts.items():
-            self.opened[name][start:end] = rows
-        if is_synced:
-            for file in self.opened.values():
-                file.flush()
-            write_json(self.folder / PROGRESS, {"rows": end})
-            self._open("r+")  # so that what is on the disk leaves the memory
+def _opened(path: Path, shape: tuple[int, ...], done: int) -> FileIO:
+    """A NumPy file to write further rows into; not mapped, where a full disk ends the process."""
+    with naming(path):
+        file = path.open("r+b" if done else "w+b", buffering=0)
+        described = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, described)
+        first = file.tell()
+        file.truncate(first + FLOAT_BYTES * math.prod(shape))
+        file.seek(first + FLOAT_BYTES * done * math.prod(shape[1:]))
+    return file
 
 
-def _begun(folder: Path, shape: tuple[int, int]) -> int:
+def _write(
+    folder: Path, files: Mapping[str, FileIO], parts: Mapping[str, Numbers], end: int | None
+) -> None:
+    """Write the next rows of every file; note their end when all before is on the disk."""
+    for name, rows in parts.items():
+        with naming(folder / name):
+            left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+            while left:
+                left = left[files[name].write(left) :]
+    if end is not None:
+        for file in files.values():
+            os.fsync(file.fileno())
+        write_json(folder / PROGRESS, {"rows": end})
+
+
+def _begun(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> int:
     """Rows that an earlier pass of this run wrote."""
-    if not (is_file(folder / PROGRESS) and is_file(folder / EMBEDDINGS)):
+    if not is_file(folder / PROGRESS):
         return 0
     try:
-        written = np.load(folder / EMBEDDINGS, mmap_mode="r", allow_pickle=False)
+        written = {name: mapped(folder / name).shape for name in shapes}
         progress = read_json(folder / PROGRESS, _Progress, fix="The pass begins anew.")
-    except (ValueError, OSError, RunError):
+    except (FileError, RunError):
         return 0
-    rows = progress.rows // STREAMED * STREAMED
-    return rows if written.shape == shape else 0
+    return progress.rows // STREAMED * STREAMED if written == shapes else 0
 
 
 def scaling_of(embeddings: Numbers) -> Scaling:
@@ -142,9 +149,8 @@ def write_row_groups(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r", allow_pickle=False)
-    has_gate = is_file(folder / POLICY)
-    policy = np.load(folder / POLICY, mmap_mode="r", allow_pickle=False) if has_gate else None
+    embeddings = mapped(folder / EMBEDDINGS)
+    policy = mapped(folder / POLICY) if is_file(folder / POLICY) else None
     writer = None
     with replacing(path, overwrite=True) as file:
         for start, end in row_ranges(len(embeddings), STREAMED):

@@ -23,9 +23,8 @@ from aspect.nn.filters import chebyshev_basis
 from aspect.scale.blocks import row_ranges
 from aspect.scale.rows import (
     STREAMED,
+    Pool,
     RowBatches,
-    basis_settings,
-    pool_sizes,
     row_plan_of,
     stored_views,
 )
@@ -69,7 +68,7 @@ def row_outlook(
     method: Method, graph: Graph, settings: RowSettings, *, is_chosen: bool
 ) -> Iterator[str]:
     """What to know before a training on rows, one sentence each."""
-    plan = row_plan_of(method)
+    pool = Pool.of(method, settings)
     if is_chosen:
         size = graph.num_nodes, graph.num_features
         needed = step_bytes(method, *size, graph.device.type) / 2**30
@@ -77,12 +76,11 @@ def row_outlook(
             f"A step on the whole graph would take about {needed:,.1f} GiB, more than is free: the "
             "graph is trained on as rows (--scale rows)."
         )
-    pool = sum(pool_sizes(plan, settings).values())
-    basis = basis_settings(settings, plan).num_bytes(graph.num_nodes, graph.num_features)
-    if pool * basis > WORTH_TELLING:
+    num_bytes = pool.num_bytes(graph.num_nodes, graph.num_features)
+    if num_bytes > WORTH_TELLING:
         yield (
-            f"Rows take {pool} bases of {basis / 2**30:,.2f} GiB each on the disk while they are "
-            "trained on."
+            f"Rows take {pool.count} bases of {num_bytes / pool.count / 2**30:,.2f} GiB each "
+            "on the disk while they are trained on."
         )
 
 

@@ -9,8 +9,10 @@ its two largest sizes are bare float32 numbers without a header.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +25,11 @@ from typing_extensions import override
 
 from aspect.data.archives import HEADERS
 from aspect.data.files import is_file, is_folder, replacing
-from aspect.errors import FileError, GraphError
+from aspect.errors import FileError, GraphError, shown
 from aspect.scale.build import write_store
 from aspect.scale.chunks import file_identity
 from aspect.scale.options import StoreLayout
-from aspect.scale.sources import Columns, EdgeArray, Edges, NamedBy, NodeArrays, NodeSource
+from aspect.scale.sources import ENDS, Columns, EdgeArray, Edges, NamedBy, NodeArrays, NodeSource
 from aspect.scale.store import GraphStore
 
 OGB_PARTS = {"train": 1, "valid": 2, "test": 3}
@@ -51,9 +53,22 @@ def layout_of(folder: Path) -> Literal["ogb", "igb"] | None:
 
 def import_ogb(folder: Path, path: Path, **layout: Unpack[StoreLayout]) -> GraphStore:
     """A store of a data set of OGB for node classification, with its labels and split."""
-    members = path.with_name(f"{path.name}.members")
-    is_binary = is_file(folder / "raw" / "data.npz")
-    edges, nodes = _ogb_binary(folder, members) if is_binary else _ogb_text(folder)
+    data, labels = folder / "raw" / "data.npz", folder / "raw" / "node-label.npz"
+    if not is_file(data):
+        return write_store(*_ogb_text(folder), path, **layout)
+    identity = [file_identity(data), file_identity(labels)]
+    # Named for these archives: an import of others that was killed leaves its own.
+    name = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
+    members = path.with_name(f"{path.name}.{name}.members")
+    _check_single(len(_member(data, "num_nodes_list", members)), folder)
+    features = _member(data, "node_feat", members)
+    nodes = NodeArrays(
+        features,
+        identity,
+        labels=_member(labels, "node_label", members),
+        split=_ogb_split(folder, len(features)),
+    )
+    edges = EdgeArray(_member(data, "edge_index", members), identity[0])
     store = write_store(edges, nodes, path, **layout)
     shutil.rmtree(members, ignore_errors=True)  # there only if an archive had to be unpacked
     return store
@@ -76,7 +91,7 @@ def import_igb(
     """
     papers = folder / "processed" / "paper"
     files = [papers / "node_feat.npy", papers / f"node_label_{labels}.npy"]
-    features = _bare_or_mapped(files[0]).reshape(-1, IGB_COLUMNS)
+    features = _bare_or_mapped(files[0], IGB_COLUMNS)
     labelled = IGB_LABELLED.get((len(features), labels), len(features))
     split = np.zeros(len(features), np.int8)
     cuts = [0, int(labelled * 0.6), int(labelled * 0.6) + int(labelled * 0.2), labelled]
@@ -85,22 +100,29 @@ def import_igb(
     nodes = NodeArrays(
         features,
         [file_identity(file) for file in files],
-        labels=_bare_or_mapped(files[1]),
+        labels=_bare_or_mapped(files[1], 1),
         split=split,
     )
     edges = EdgeArray.read(folder / "processed" / "paper__cites__paper" / "edge_index.npy")
     return write_store(edges, nodes, path, **layout)
 
 
-def _bare_or_mapped(file: Path) -> Numbers:
-    """A NumPy file, or the float32 numbers of a file without NumPy's header."""
+def _bare_or_mapped(file: Path, columns: int) -> Numbers:
+    """A matrix as a NumPy file, or the float32 numbers of a file without NumPy's header."""
     file_identity(file)
-    with file.open("rb") as opened:
-        is_npy = opened.read(len(NPY_MAGIC)) == NPY_MAGIC
-    numbers: Numbers = np.memmap(file, np.float32, "r")
-    if is_npy:
-        numbers = np.load(file, mmap_mode="r", allow_pickle=False)
-    return numbers.reshape(-1)
+    try:
+        with file.open("rb") as opened:
+            is_npy = opened.read(len(NPY_MAGIC)) == NPY_MAGIC
+        numbers: Numbers = (
+            np.load(file, mmap_mode="r", allow_pickle=False)
+            if is_npy
+            else np.memmap(file, np.float32, "r")
+        )
+        return numbers.reshape(-1, columns)
+    except (OSError, ValueError, EOFError) as error:
+        raise FileError(
+            f"{str(file)!r} must hold numbers in rows of {columns} ({error})."
+        ) from error
 
 
 # OGB
@@ -116,6 +138,10 @@ class _TextEdges:
 
     def parts(self, rows: int) -> Iterator[Edges]:
         for pairs in _matrices(self._file, np.dtype(np.int64), rows):
+            if pairs.shape[1] != ENDS:
+                raise GraphError(
+                    f"{str(self._file)!r} must hold two numbers in each row. Got {pairs.shape[1]}."
+                )
             yield Edges(pairs[:, 0], pairs[:, 1], None)
 
 
@@ -134,17 +160,25 @@ class _TextNodes(NodeSource):
 
     @override
     def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
-        features = _matrices(self._file, np.dtype(np.float32), rows)
-        for block, others in zip(features, self._others.blocks(rows, degrees), strict=True):
+        features, read = _matrices(self._file, np.dtype(np.float32), rows), 0
+        for others in self._others.blocks(rows, degrees):
+            block = next(features, np.empty(0))
+            read += len(block)
+            is_last = read == self.num_nodes
+            if len(block) != len(others["split"]) or (is_last and next(features, None) is not None):
+                raise GraphError(
+                    f"{str(self._file)!r} must have a row for each of {self.num_nodes} nodes."
+                )
             yield {**others, "features": block}
 
 
 def _matrices(file: Path, dtype: np.dtype[Any], rows: int) -> Iterator[Numbers]:
     """The numbers of a text without a header, so many rows at a time."""
+    file_identity(file)  # which names one that is not there
     try:
         for piece in pd.read_csv(file, header=None, dtype=dtype, chunksize=rows):
             yield piece.to_numpy()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         first = str(error).splitlines()[0]
         raise FileError(f"{str(file)!r} must hold rows of numbers: {first}.") from error
 
@@ -159,20 +193,6 @@ def _ogb_text(folder: Path) -> tuple[_TextEdges, NodeSource]:
     num_nodes = int(sizes[0, 0])
     nodes = _TextNodes(raw / "node-feat.csv.gz", num_nodes, labels, _ogb_split(folder, num_nodes))
     return _TextEdges(raw / "edge.csv.gz"), nodes
-
-
-def _ogb_binary(folder: Path, members: Path) -> tuple[EdgeArray, NodeSource]:
-    data, labels = folder / "raw" / "data.npz", folder / "raw" / "node-label.npz"
-    _check_single(len(_member(data, "num_nodes_list", members)), folder)
-    features = _member(data, "node_feat", members)
-    identity = [file_identity(data), file_identity(labels)]
-    nodes = NodeArrays(
-        features,
-        identity,
-        labels=_member(labels, "node_label", members),
-        split=_ogb_split(folder, len(features)),
-    )
-    return EdgeArray(_member(data, "edge_index", members), identity[0]), nodes
 
 
 def _check_single(graphs: int, folder: Path) -> None:
@@ -190,7 +210,13 @@ def _ogb_split(folder: Path, num_nodes: int) -> NDArray[np.int8]:
         )
     parts = np.zeros(num_nodes, np.int8)
     for name, part in OGB_PARTS.items():
-        for numbers in _matrices(splits[0] / f"{name}.csv.gz", np.dtype(np.int64), 10**7):
+        file = splits[0] / f"{name}.csv.gz"
+        for numbers in _matrices(file, np.dtype(np.int64), 10**7):
+            outside = numbers[(numbers < 0) | (numbers >= num_nodes)]
+            if len(outside):
+                raise GraphError(
+                    f"{str(file)!r} must hold nodes 0 to {num_nodes - 1}. Got {shown(outside)}."
+                )
             parts[numbers[:, 0]] = part
     return parts
 

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from aspect.data.synthetic import HETEROPHILIC, HOMOPHILIC
 from aspect.errors import GraphError
 from aspect.randomness import seed_for
-from aspect.scale.blocks import SCRATCH, BlockFolder, block_name, check_disk, converted, row_ranges
+from aspect.scale.blocks import SCRATCH, BlockFolder, block_name, converted, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, MixedModel
-from aspect.scale.sorting import EDGE_BYTES, merge_runs, write_run
+from aspect.scale.sorting import EDGE_BYTES, RUN_BYTES, merge_runs, write_run
 from aspect.scale.store import (
+    FACTS,
     FULL_DISK,
     STORE,
     GraphStore,
     StoreFacts,
     check_size,
-    seal_store,
     store_bytes,
 )
 
@@ -56,9 +56,9 @@ def generate_store(
         "rows_per_block": rows_per_block,
         "dtype": dtype,
     }
-    if not path.exists():
-        check_disk(path, store_bytes(model.nodes, model.edges, model.features, dtype), FULL_DISK)
-    with BlockFolder.open(path, STORE, job, FULL_DISK) as folder:
+    num_bytes = store_bytes(model.nodes, model.edges, model.features, dtype)
+    num_bytes += model.edges * RUN_BYTES
+    with BlockFolder.open(path, STORE, job, FULL_DISK, num_bytes) as folder:
         if not folder.is_complete:
             _write_nodes(model, seed, folder, rows_per_block, dtype, memory_bytes)
             num_edges = _write_edges(model, seed, folder, rows_per_block, memory_bytes)
@@ -70,7 +70,7 @@ def generate_store(
                 columns=("labels", "region"),
                 class_names=tuple(map(str, range(model.classes))),
             )
-            seal_store(folder, facts)
+            folder.finish(FACTS, facts)
     return GraphStore.open(path)
 
 

@@ -24,7 +24,7 @@ from aspect.scale.bases import (
     row_pieces,
     shuffled_order,
 )
-from aspect.scale.store import GraphStore
+from aspect.scale.store import GraphStore, check_neighbours
 
 ENTRIES = 2**25  # of the adjacency that are multiplied at a time
 ENTRY_BYTES = 96  # of one of them meanwhile
@@ -69,6 +69,7 @@ class DeviceGraph:
         self.weights = torch.empty(entries, device=device) if is_weighted else None
         for block, (start, end) in enumerate(store.blocks):
             adjacency = store.adjacency(block)
+            check_neighbours(adjacency.neighbours, store.num_nodes)
             places = slice(int(self.pointers[start]), int(self.pointers[end]))
             self.neighbours[places] = torch.from_numpy(adjacency.neighbours).to(device)
             if self.weights is not None and adjacency.weights is not None:

@@ -32,7 +32,6 @@ from aspect.scale.bases import ENTRY_BYTES, BasisSettings, propagate_block
 from aspect.scale.bases import MEMORY_BYTES as HELD_TERM
 from aspect.scale.blocks import BlockedRows, BlockFolder, block_name
 from aspect.scale.build import MEMORY_BYTES as SORTING_BYTES
-from aspect.scale.embedding import SYNCED
 from aspect.scale.fit import step_bytes
 from aspect.scale.generate import generate_store
 from aspect.scale.held_bases import DeviceGraph, held_bytes
@@ -42,13 +41,13 @@ from aspect.scale.rows import (
     HELD_BYTES,
     SHARE_OF_GPU,
     STREAMED,
+    Pool,
     RowBatches,
     basis_settings,
-    pool_sizes,
     row_plan_of,
     stored_views,
 )
-from aspect.scale.sorting import merge_runs, write_run
+from aspect.scale.sorting import RUN_BYTES, merge_runs, write_run
 from aspect.scale.store import STORE, AdjacencyBlock, GraphStore, induced_graph, store_bytes
 from aspect.settings import RowSettings
 from aspect.training.trainer import try_epochs
@@ -60,7 +59,6 @@ Measured = TypeVar("Measured")
 FLOAT = 4  # bytes
 SHARE_OF_MEMORY = 0.8  # of what a machine has, that a mode may take
 BLOCK_COPIES = 4  # of a block's rows, as terms are combined, converted and written
-RUN_BYTES = 16  # of an edge in a sorted run, which lies on the disk until all is merged
 TRIAL_NODES = 2_500  # of the graph that is trained on whole: beyond, ASPECT draws its negatives
 TRIAL_BATCHES = {"cpu": 3, "cuda": 64}  # on a GPU many: steps are captured once they repeat
 TRIAL_ON_GPU = 60_000  # nodes of the graph that is trained on whole there
@@ -69,7 +67,6 @@ TRIAL_TERM = 2**28  # bytes of the term whose rows a trial block gathers: more t
 TRIAL_ENTRIES = 400_000
 TRIAL_EDGES = 500_000
 TRIAL_WRITE = 2**26  # bytes
-NOTHING_FITS = "Neither mode fits"
 
 
 @dataclass(frozen=True)
@@ -200,12 +197,13 @@ def foresee(
     """
     stored = () if is_stored else (_store_need(size, machine, speeds),)
     trained = training_needs(size, method, rows, machine, speeds)
-    by_rows = (*_basis_needs(size, method, rows, machine, speeds), *trained["rows"])
-    columns = basis_settings(rows, row_plan_of(method)).columns(size.num_features)
+    by_rows = (_bases_need(size, method, rows, machine, speeds), *trained["rows"])
+    columns = Pool.of(method, rows).basis.columns(size.num_features)
     batch = min(size.num_nodes, rows.batch or BATCH["cuda"])
     on_gpu = step_bytes(method, batch, columns)
     if (held := _held_on_gpu(size, method, rows, machine)) is not None:
-        on_gpu = max(held, on_gpu + _bytes_of_bases(size, method, rows))
+        bases = Pool.of(method, rows).num_bytes(size.num_nodes, size.num_features)
+        on_gpu = max(held, on_gpu + bases)
         by_rows = _gpu_needs(size, method, rows, machine, speeds) or by_rows
     full = trained["full"]
     if machine.gpu_bytes is not None and speeds.gpu is not None:
@@ -218,13 +216,7 @@ def foresee(
         Outlook("full", full, step_bytes(method, size.num_nodes, columns), machine),
         Outlook("rows", (*stored, *by_rows), on_gpu, machine),
     )
-    return list(outlooks), _advice(*outlooks)
-
-
-def _bytes_of_bases(size: GraphSize, method: Method, rows: RowSettings) -> int:
-    plan = row_plan_of(method)
-    one = basis_settings(rows, plan).num_bytes(size.num_nodes, size.num_features)
-    return sum(pool_sizes(plan, rows).values()) * one
+    return list(outlooks), _advice(*outlooks, is_stored=is_stored)
 
 
 def _held_on_gpu(
@@ -233,9 +225,8 @@ def _held_on_gpu(
     """Bytes of a GPU while bases are computed that all fit it; None: they lie on the disk."""
     if machine.gpu_bytes is None or machine.workers > 1:
         return None
-    plan = row_plan_of(method)
-    sizes = size.num_nodes, size.num_entries, size.num_features
-    held = held_bytes(*sizes, basis_settings(rows, plan), sum(pool_sizes(plan, rows).values()))
+    pool, sizes = Pool.of(method, rows), (size.num_nodes, size.num_entries, size.num_features)
+    held = held_bytes(*sizes, pool.basis, pool.count)
     return held if held <= SHARE_OF_GPU * machine.gpu_bytes else None
 
 
@@ -243,19 +234,18 @@ def _gpu_needs(
     size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
 ) -> tuple[Need, ...]:
     """Those of rows whose bases are held on a GPU; none where it was not measured."""
-    gpu, plan = speeds.gpu, row_plan_of(method)
+    gpu, pool = speeds.gpu, Pool.of(method, rows)
     if gpu is None:
         return ()
-    settings, views = basis_settings(rows, plan), sum(pool_sizes(plan, rows).values())
     epoch, embed = training_needs(size, method, rows, machine, speeds)["rows"]
     stored = store_bytes(size.num_nodes, size.num_edges, size.num_features, "float32")
-    pairs = settings.order * size.num_entries * settings.columns(size.num_features)
+    pairs = pool.basis.order * size.num_entries * pool.basis.columns(size.num_features)
     batches = -(-size.num_nodes // (rows.batch or BATCH["cuda"]))
     memory = speeds.process + 16 * size.num_nodes
     return (
         Need(
-            f"{views} {'basis' if views == 1 else 'bases'} of order {settings.order}",
-            stored * gpu.load + views * pairs * gpu.propagate,
+            _title(pool),
+            stored * gpu.load + pool.count * pairs * gpu.propagate,
             memory,
             0,
         ),
@@ -263,24 +253,29 @@ def _gpu_needs(
         Need(
             embed.step,
             size.num_nodes * gpu.row + embed.disk_bytes * speeds.write,
-            memory + min(embed.disk_bytes, FLOAT * SYNCED * STREAMED * (speeds.width + 1)),
+            memory,
             embed.disk_bytes,
         ),
     )
 
 
-def _advice(full: Outlook, rows: Outlook) -> str:
-    if full.fits:
+def _advice(full: Outlook, rows: Outlook, *, is_stored: bool) -> str:
+    if full.fits and not is_stored:
         return "Take --scale full: it fits the memory, and takes every node at every step."
     if rows.fits:
+        if full.fits:
+            return "Take --scale rows: a store is always trained on so."
         return "Take --scale rows: the whole graph does not fit the memory."
+    nothing = (
+        "A store is trained on as rows, which do not fit" if full.fits else "Neither mode fits"
+    )
     if rows.disk_bytes > rows.machine.disk_bytes:
         return (
-            f"{NOTHING_FITS}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
+            f"{nothing}: rows need {rows.disk_bytes / 1e9:,.1f} GB of disk. Take a larger "
             "disk, float16, a smaller pool of views, or a projection of the features."
         )
     return (
-        f"{NOTHING_FITS}: rows need {rows.memory_bytes / 1e9:,.1f} GB of memory. Take a machine "
+        f"{nothing}: rows need {rows.memory_bytes / 1e9:,.1f} GB of memory. Take a machine "
         "with more, a smaller batch, or a projection of the features."
     )
 
@@ -300,22 +295,22 @@ def _store_need(size: GraphSize, machine: Machine, speeds: Speeds) -> Need:
     )
 
 
-def _basis_needs(
+def _bases_need(
     size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
-) -> tuple[Need, ...]:
+) -> Need:
     """The bases of all views that the method trains on."""
-    plan = row_plan_of(method)
-    settings = basis_settings(rows, plan)
-    views = sum(pool_sizes(plan, rows).values())
-    need = basis_need(size, settings, speeds)
-    return (
-        Need(
-            f"{views} {'basis' if views == 1 else 'bases'} of order {settings.order}",
-            views * need.seconds / machine.workers,
-            need.memory_bytes,
-            views * need.disk_bytes,
-        ),
+    pool = Pool.of(method, rows)
+    need = basis_need(size, pool.basis, speeds)
+    return Need(
+        _title(pool),
+        pool.count * need.seconds / machine.workers,
+        need.memory_bytes,
+        pool.count * need.disk_bytes,
     )
+
+
+def _title(pool: Pool) -> str:
+    return f"{pool.count} {'basis' if pool.count == 1 else 'bases'} of order {pool.basis.order}"
 
 
 def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need:
@@ -346,13 +341,11 @@ def training_needs(
     """One epoch, and the embedding of all nodes, in each mode."""
     width = speeds.width
     embeddings = FLOAT * size.num_nodes * (width + 1)
-    held = _bytes_of_bases(size, method, rows)
+    held = Pool.of(method, rows).num_bytes(size.num_nodes, size.num_features)
     held = held if held <= HELD_BYTES else 0  # else they are read from the disk
     batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
     process = speeds.process + 8 * size.num_nodes
-    # Of the embeddings, what was written since the file was last synced is in memory.
     streamed = min(size.num_nodes, STREAMED)
-    fresh = min(embeddings, FLOAT * SYNCED * STREAMED * (width + 1))
     by_rows = (
         Need(
             "an epoch",
@@ -363,7 +356,7 @@ def training_needs(
         Need(
             "embed",
             size.num_nodes * speeds.row,
-            int(process + held + streamed * speeds.row_bytes + fresh),
+            int(process + held + streamed * speeds.row_bytes),
             embeddings,
         ),
     )
@@ -384,9 +377,7 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
     forget_peak(cpu)
     process = peak_bytes(cpu)
     degree = min(MOST_DEGREE, max(1, 2 * size.num_edges // size.num_nodes))
-    columns = basis_settings(rows, row_plan_of(method_of(method, 2, seed))).columns(
-        size.num_features
-    )
+    columns = Pool.of(method_of(method, 2, seed), rows).basis.columns(size.num_features)
     with tempfile.TemporaryDirectory(prefix="aspect-plan-") as name:
         folder = Path(name)
         sort, write = _measure_sorting(folder), _measure_writing(folder)

@@ -24,11 +24,10 @@ from typing_extensions import override
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import SettingsError, TrainingError
 from aspect.methods.base import Method
-from aspect.scale.bases import BasisFacts, MissingBlocks, Numbers, propagate_block, term_rows
-from aspect.scale.blocks import BlockedRows, converted, row_ranges
+from aspect.scale.bases import BasisFacts, MissingBlocks, Numbers
+from aspect.scale.blocks import BlockedRows, row_ranges
 from aspect.scale.ranks import Ranks
 from aspect.scale.rows import RowBatches, StoredViews
-from aspect.scale.store import GraphStore
 from aspect.settings import RowSettings
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, TrainingResult, train
 
@@ -107,8 +106,8 @@ def propagate_by_ray(
 ) -> Iterator[tuple[int, Numbers]]:
     """Blocks of a term as Ray tasks, in place of the loop of `aspect.scale.bases`.
 
-    The same blocks in, the same bits out: a task is `propagate_block`. The terms before are read
-    from the disk.
+    The same blocks in, the same bits out: a task is `propagate_block`. Of the terms before, a block
+    needs its own rows from the disk, which all machines see.
 
     Args:
         missing: The blocks; they come as they are done.
@@ -117,58 +116,20 @@ def propagate_by_ray(
     import ray
 
     connect()
-    path, facts, term = missing.path, missing.facts, missing.term
-    shared = ray.put(missing.scales)
-    before = _objects(path, facts, term - 2) if term > 1 else None
-    previous = _objects(path, facts, term - 1)
+    shared, rows = ray.put(missing), missing.previous
+    previous = [ray.put(np.asarray(rows.block(block))) for block in range(len(rows.ranges))]
     task = ray.remote(max_retries=ATTEMPTS)(work or _propagate)
-    waiting = {
-        task.remote(
-            str(missing.store.path),
-            block,
-            shared,
-            previous,
-            None if before is None else [before[block]],
-            facts,
-        ): block
-        for block in missing.blocks
-    }
+    waiting = {task.remote(shared, block, previous): block for block in missing.blocks}
     while waiting:
         (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
         block = waiting.pop(ready)
         yield block, ray.get(ready)
 
 
-def _objects(path: Path, facts: BasisFacts, term: int) -> list[ray.ObjectRef[Any]]:
-    import ray
-
-    rows = term_rows(path, facts, term)
-    return [ray.put(np.asarray(rows.block(block))) for block in range(len(rows.ranges))]
-
-
-def _propagate(
-    store: str,
-    block: int,
-    scales: Numbers,
-    previous: list[ray.ObjectRef[Any]],
-    before: list[ray.ObjectRef[Any]] | None,
-    facts: BasisFacts,
-) -> Numbers:
+def _propagate(missing: MissingBlocks, block: int, previous: list[ray.ObjectRef[Any]]) -> Numbers:
     """A block of the next term, in a worker."""
-    import ray
-
-    graph, kind = GraphStore.open(Path(store)), facts.settings.working_type
-    rows = propagate_block(
-        graph.adjacency(block),
-        graph.blocks[block],
-        scales,
-        _Objects(previous, facts),
-        converted(ray.get(previous[block]), kind),
-        None if before is None else converted(ray.get(before[0]), kind),
-        facts.settings,
-        memory_bytes=MEMORY_BYTES,
-    )
-    return converted(rows, facts.settings.dtype)
+    objects = _Objects(previous, missing.facts)
+    return missing.computed(block, objects, memory_bytes=MEMORY_BYTES)
 
 
 # Training

@@ -20,13 +20,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from typing_extensions import override
 
+from aspect.data.files import is_file
 from aspect.data.graph import Graph
 from aspect.data.rows import RowPlan, Rows, RowView, smoothing_coefficients
 from aspect.errors import SettingsError
 from aspect.methods.base import Method, Output, Step
 from aspect.randomness import generator_for, seed_for
-from aspect.scale.bases import Bases, BasisSettings, Propagator, compute_bases
-from aspect.scale.blocks import row_ranges
+from aspect.scale.bases import FULL_DISK, Bases, BasisSettings, Propagator, compute_bases
+from aspect.scale.blocks import JOB, check_disk, row_ranges
 from aspect.scale.calibration import calibrate_rows
 from aspect.scale.held_bases import DeviceGraph, HeldBases, held_bytes
 from aspect.scale.ranks import Ranks
@@ -104,6 +105,24 @@ class StoredViews:
         return one * sum(len(pool) for pool in self.pools.values())
 
 
+@dataclass(frozen=True)
+class Pool:
+    """How many bases a method asks for, each of the same size."""
+
+    basis: BasisSettings
+    count: int
+
+    @classmethod
+    def of(cls, method: Method, settings: RowSettings) -> Pool:
+        """Those of a method that is trained on rows."""
+        plan = row_plan_of(method)
+        return cls(basis_settings(settings, plan), sum(pool_sizes(plan, settings).values()))
+
+    def num_bytes(self, num_nodes: int, num_features: int) -> int:
+        """All of them together."""
+        return self.count * self.basis.num_bytes(num_nodes, num_features)
+
+
 def pool_sizes(plan: RowPlan, settings: RowSettings) -> dict[RowView, int]:
     """Bases of each view: one of the clean graph, a pool for every drop rate, a shuffled one."""
     views = dict.fromkeys((0.0, *plan.views))
@@ -138,6 +157,9 @@ def stored_views(
     clean = basis_settings(settings, plan)
     sizes = pool_sizes(plan, settings)
 
+    def place_of(view: RowView, member: int) -> Path:
+        return folder / ("clean" if view == 0.0 else f"{view}-{member}")
+
     def basis_of(view: RowView, member: int) -> BasisSettings:
         if view == 0.0:
             return clean
@@ -149,12 +171,17 @@ def stored_views(
     if engine is None and is_alone and _fits_gpu(store, clean, sum(sizes.values()), where):
         graph = DeviceGraph(store, clean, where)
 
+    else:
+        members = [(view, member) for view, size in sizes.items() for member in range(size)]
+        missing = sum(not is_file(place_of(*each) / JOB) for each in members)
+        one = clean.num_bytes(store.num_nodes, store.num_features)
+        check_disk(folder, missing * one, f"{FULL_DISK} --pool makes fewer bases.")
+
     def bases_of(view: RowView, member: int) -> Bases | HeldBases:
         basis = basis_of(view, member)
         if graph is not None:
             return graph.bases(basis)
-        place = folder / ("clean" if view == 0.0 else f"{view}-{member}")
-        return compute_bases(store, place, basis, device=device, engine=engine)
+        return compute_bases(store, place_of(view, member), basis, device=device, engine=engine)
 
     pools = {
         view: tuple(bases_of(view, member) for member in range(size))

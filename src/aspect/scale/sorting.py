@@ -22,6 +22,7 @@ from aspect.scale.blocks import BlockFolder, block_name, row_ranges
 # A key is row * 2^32 + column * 2 + (1 where the pair was given the other way round).
 ROW_BITS, COLUMN_BITS = 32, 1
 MERGED_BYTES, MOST_THREADS = 2**28, 64  # of a block that is merged beside others, at least
+RUN_BYTES = 16  # of an edge in a sorted run, which lies on the disk until all is merged
 EDGE_BYTES = 64  # of a pair while its run is sorted, and of an entry while it is merged
 
 Integers = NDArray[np.integer[Any]]

@@ -112,7 +112,7 @@ class EdgePieces:
     """Edges of a table; without `as_integers` their ids are texts."""
 
     def __init__(self, table: TablePieces, *, as_integers: bool) -> None:
-        self.identity = [*file_identity(table.path), table.reading.model_dump()]
+        self.identity = table.identity
         self._table, self._as_integers = table, as_integers
         self._source, self._target, weight = edge_columns(table.header, table.reading)
         self._weight = None if table.reading.unweighted else weight
@@ -187,7 +187,7 @@ class NodePieces(NodeSource):
     named_by: NamedBy = "ids"
 
     def __init__(self, table: TablePieces, *, as_integers: bool) -> None:
-        self.identity = [*file_identity(table.path), table.reading.model_dump()]
+        self.identity = table.identity
         self._table, self._as_integers = table, as_integers
         self._id, self._label, self._columns = node_columns(table.header, table.reading)
         if not self._columns:

@@ -32,7 +32,7 @@ from aspect.data.sparse import LARGEST_INT32
 from aspect.errors import GraphError, RunError
 from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, block_name, mapped, row_ranges
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
-from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
+from aspect.workspace import MANIFEST, FolderKind, Workspace, read_json
 
 FACTS = "store.json"
 FIX = "Make the store anew."
@@ -71,8 +71,18 @@ class AdjacencyBlock(NamedTuple):
 
 
 def is_store(path: Path) -> bool:
-    """Whether a complete store lies there."""
-    return is_file(path / FACTS) and is_file(path / MANIFEST)
+    """Whether a store lies there, complete or begun."""
+    return is_file(path / FACTS) or is_file(path / JOB)
+
+
+def check_neighbours(neighbours: NDArray[np.int32], num_nodes: int) -> None:
+    """Refuse a damaged block before its numbers are used as places in memory."""
+    # As unsigned numbers, of which negative ones are the largest.
+    if neighbours.view(np.uint32).max(initial=0) >= num_nodes:
+        raise RunError(
+            f"The store is damaged: neighbours must be nodes 0 to {num_nodes - 1}. Got others. "
+            "`aspect store STORE` names the block."
+        )
 
 
 def check_size(num_nodes: int, rows_per_block: int) -> None:
@@ -84,7 +94,7 @@ def check_size(num_nodes: int, rows_per_block: int) -> None:
 
 
 def store_bytes(num_nodes: int, num_edges: int, num_features: int, dtype: FeatureType) -> int:
-    """What a store takes on disk; sorting its edges takes four times as much for them meanwhile."""
+    """What a store takes on disk; sorting its edges takes twice as much for them meanwhile."""
     return 8 * num_edges + num_nodes * (8 + num_features * np.dtype(dtype).itemsize)
 
 
@@ -98,11 +108,10 @@ class GraphStore:
     def open(cls, path: Path) -> GraphStore:
         """The store in a folder; it is not read through: see `verify`."""
         if not is_store(path):
-            begun = is_file(path / JOB)
+            raise RunError(f"{path} holds no graph store. Make one with: aspect store.")
+        if not is_file(path / MANIFEST):
             raise RunError(
                 f"The store in {path} is not complete. Run the command that makes it again."
-                if begun
-                else f"{path} holds no graph store. Make one with: aspect store."
             )
         return cls(path, read_json(path / FACTS, StoreFacts, fix=FIX, newest=1))
 
@@ -217,13 +226,8 @@ class GraphStore:
                     feature_names=plain.feature_names,
                     notices=plain.notices,
                 )
-                seal_store(folder, facts)
+                folder.finish(FACTS, facts)
         return cls.open(path)
-
-
-def seal_store(folder: BlockFolder, facts: StoreFacts) -> None:
-    """Write what the store holds, and its manifest: it is complete."""
-    folder.finish({FACTS: json_text(facts.model_dump(mode="json"))})
 
 
 def _parts_of(
