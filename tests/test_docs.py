@@ -50,6 +50,16 @@ def test_the_python_of_the_api_page_runs(tmp_path, monkeypatch, capsys):
     assert len(blocks) > 5
 
 
+def test_the_python_of_the_questions_runs():
+    text = (DOCS / "faq.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", aspect.GraphWarning)
+        exec(compile(code, "faq.md", "exec"), scope)  # noqa: S102 - our own text
+    assert len(scope["data"].z) == scope["data"].num_nodes == 40
+
+
 def test_the_api_page_names_what_the_package_exports():
     (row,) = re.findall(r"^\| `aspect` \| (.*) \|$", PYTHON.read_text("utf-8"), re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", row)) == set(aspect.__all__)
@@ -106,3 +116,4 @@ def test_the_version_is_the_same_everywhere():
     root = DOCS.parent
     assert f'version = "{aspect.__version__}"' in (root / "pyproject.toml").read_text("utf-8")
     assert f"version: {aspect.__version__}" in (root / "CITATION.cff").read_text("utf-8")
+    assert f"version = {{{aspect.__version__}}}" in (DOCS / "faq.md").read_text("utf-8")
