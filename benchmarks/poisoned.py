@@ -218,7 +218,7 @@ def _by_rate(results: pd.DataFrame) -> str:
         ]
         for title in pruned.sort_values(RATES[-1], ascending=False, kind="stable").index
     ]
-    return f"{markdown(['method', *(f'{rate:.0%}' for rate in means), 'seeds'], rows)}\n"
+    return f"{markdown(['method', *(f'{rate:.0%}' for rate in means), 'seeds'], rows, '--:')}\n"
 
 
 def _by_attack(results: pd.DataFrame) -> str:
@@ -232,7 +232,7 @@ def _by_attack(results: pd.DataFrame) -> str:
         [str(row[0]), *("-" if pd.isna(mean) else f"{mean:.1f}" for mean in row[1:])]
         for row in means.itertuples()
     ]
-    return f"{markdown(head, rows)}\n"
+    return f"{markdown(head, rows, '--:')}\n"
 
 
 @told_in_a_line

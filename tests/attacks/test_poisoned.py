@@ -88,7 +88,7 @@ def test_the_tables_of_the_guide_are_means_over_seeds_with_and_without_pruning()
     ]
     assert made["poisoned-avoiding"].splitlines() == [
         "| method | Citeseer, Metattack | Cora, PR-BCD |",
-        "| --- | --- | --- |",
+        "| --- | --: | --: |",
         "| ASPECT | - | 79.3 |",
         "| Raw features | 75.3 | - |",
     ]
