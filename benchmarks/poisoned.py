@@ -207,32 +207,29 @@ def blocks(results: pd.DataFrame) -> dict[str, str]:
 
 def _by_rate(results: pd.DataFrame) -> str:
     """All edges / pruned by the rule; what scores best at the largest rate stands first."""
-    means = results.pivot_table("test", ["title", "score"], "rate", aggfunc="mean").round(1)
-    pruned = means.groupby("title").tail(1).droplevel("score")  # of raw features: all edges
-    seeds = results.groupby("title").seed.nunique()
-    rows = [
-        [
-            title,
-            *(" / ".join(f"{mean:.1f}" for mean in means.loc[title, rate]) for rate in means),
-            str(seeds[title]),
-        ]
-        for title in pruned.sort_values(RATES[-1], ascending=False, kind="stable").index
-    ]
-    return f"{markdown(['method', *(f'{rate:.0%}' for rate in means), 'seeds'], rows, '--:')}\n"
+    ordered = results.sort_values(["score", "rate"])  # all edges before pruned ones
+    means = ordered.groupby(["title", "rate", "score"]).test.mean().groupby(["title", "rate"])
+    shown = means.agg(lambda both: " / ".join(f"{mean:.1f}" for mean in both)).unstack()
+    best = means.last().unstack().iloc[:, -1].sort_values(ascending=False, kind="stable")
+    shown.columns = pd.Index([f"{rate:.0%}" for rate in shown])
+    shown["seeds"] = results.groupby("title").seed.nunique().astype(str)
+    return _markdown(shown.loc[best.index])
 
 
 def _by_attack(results: pd.DataFrame) -> str:
     """A row for each method, those with many and high scores first; `-` where it was not run."""
     means = results.pivot_table("test", "title", "source", aggfunc="mean")
     means = means.loc[means.sum(axis="columns").sort_values(ascending=False).index]
-    words = [name.removesuffix(AVOIDING).split("-") for name in means]
+    words = [str(name).split("-") for name in means]
     kinds = {"metattack": "Metattack", "pr": "PR-BCD"}
-    head = ["method", *(f"{graph.capitalize()}, {kinds[kind]}" for graph, kind, *_ in words)]
-    rows = [
-        [str(row[0]), *("-" if pd.isna(mean) else f"{mean:.1f}" for mean in row[1:])]
-        for row in means.itertuples()
-    ]
-    return f"{markdown(head, rows, '--:')}\n"
+    means.columns = pd.Index([f"{graph.capitalize()}, {kinds[kind]}" for graph, kind, *_ in words])
+    return _markdown(means.map("{:.1f}".format, na_action="ignore").fillna("-"))
+
+
+def _markdown(shown: pd.DataFrame) -> str:
+    """The method first, then numbers."""
+    rows = [list(map(str, row)) for row in shown.itertuples()]
+    return f"{markdown(['method', *shown], rows, '--:')}\n"
 
 
 @told_in_a_line
