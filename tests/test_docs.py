@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import aspect
+from aspect.experiment.plan import load_plan
 
 PACKAGE = Path(aspect.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
@@ -95,6 +96,16 @@ def test_equations_are_cited_with_the_titles_of_the_table():
                 wrong.append(f"{path.name}: Eq. {number}, {words}")
     assert wrong == []
     assert {f"({number})" for number in range(8, 21)} <= cited
+
+
+def test_the_plan_of_the_benchmark_page_is_one(tmp_path):
+    (text,) = re.findall(
+        r"```yaml\n(.*?)```", (DOCS / "benchmark.md").read_text("utf-8"), re.DOTALL
+    )
+    path = tmp_path / "my-plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    plan = load_plan(str(path))
+    assert [entry.name for entry in plan.entries] == ["aspect", "grace", "pruned", "raw"]
 
 
 def test_every_page_is_in_the_contents_once():
