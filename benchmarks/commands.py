@@ -105,9 +105,10 @@ def write_rows(path: Path, kind: type[Row], rows: Iterable[dict[str, Any]], note
     write_text(path, f"# {note}\n" + table.to_csv(index=False, lineterminator="\n"))
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, without a line break at its end."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> str:
+    """A table, without a line break at its end; `rule` aligns all columns but the first."""
+    rules = ["---", *[rule] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rules, *rows))
 
 
 def verdict(reached: bool | None) -> str:

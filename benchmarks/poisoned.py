@@ -13,7 +13,8 @@ python benchmarks/poisoned.py FOLDER FILE... --workers 8 --seconds 100 --out poi
 graphs; `--method aspect --set negatives=5000` takes all of them, as a GPU does.
 
 Without a folder or file it prints the table of what is in `results/poisoned.csv`; `--column` shows
-validation accuracy, or the ratio of edges that went, in place of test accuracy.
+validation accuracy, or the ratio of edges that went, in place of test accuracy. `make tables` puts
+the defaults on Cora-ML, and attacks that avoid the edge score, into docs/robustness.md.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ from aspect.data.splits import Split, make_splits  # noqa: E402
 from aspect.errors import FileError  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
-from commands import positive, run_all, told_in_a_line  # noqa: E402
+from aspect.experiment.plan import load_plan  # noqa: E402
+from commands import markdown, positive, run_all, told_in_a_line  # noqa: E402
 
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 BUDGET = 0.1  # of a file
 RATIOS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 METHODS = ("aspect", "cca-ssg", "grace", "propagated", "raw", "s3gcl", "greet", "polygcl")
 COLUMNS = {"test": 1, "validation": 1, "pruned": 3}  # what a table may show, and its digits
+AVOIDING = "-avoiding-auto"  # files of attacks that avoid the edge score of today
 PARTS = {"train": "idx_train", "validation": "idx_val", "test": "idx_test"}
 
 
@@ -191,6 +194,42 @@ def table(results: pd.DataFrame, column: str = "test") -> str:
     counts = joined.groupby([*row, "rate"]).size().groupby(row)
     shown["trainings"] = counts.min().astype(str) + " to " + counts.max().astype(str)
     return str(shown.to_string())
+
+
+def blocks(results: pd.DataFrame) -> dict[str, str]:
+    """Markdown of test accuracy for docs/robustness.md, by the names of its tables."""
+    titles = {entry.name: entry.title for entry in load_plan("perturbed").entries}
+    results = results.assign(title=results.method.map(titles))
+    published = results[(results.source == "poisoned") & (results.settings == "")]
+    adaptive = results[results.source.str.endswith(AVOIDING) & (results.score == "")]
+    return {"poisoned-cora-ml": _by_rate(published), "poisoned-avoiding": _by_attack(adaptive)}
+
+
+def _by_rate(results: pd.DataFrame) -> str:
+    """All edges / pruned by the rule; what scores best at the largest rate stands first."""
+    ordered = results.sort_values(["score", "rate"])  # all edges before pruned ones
+    means = ordered.groupby(["title", "rate", "score"]).test.mean().groupby(["title", "rate"])
+    shown = means.agg(lambda both: " / ".join(f"{mean:.1f}" for mean in both)).unstack()
+    best = means.last().unstack().iloc[:, -1].sort_values(ascending=False, kind="stable")
+    shown.columns = pd.Index([f"{rate:.0%}" for rate in shown])
+    shown["seeds"] = results.groupby("title").seed.nunique().astype(str)
+    return _markdown(shown.loc[best.index])
+
+
+def _by_attack(results: pd.DataFrame) -> str:
+    """A row for each method, those with many and high scores first; `-` where it was not run."""
+    means = results.pivot_table("test", "title", "source", aggfunc="mean")
+    means = means.loc[means.sum(axis="columns").sort_values(ascending=False).index]
+    words = [str(name).split("-") for name in means]
+    kinds = {"metattack": "Metattack", "pr": "PR-BCD"}
+    means.columns = pd.Index([f"{graph.capitalize()}, {kinds[kind]}" for graph, kind, *_ in words])
+    return _markdown(means.map("{:.1f}".format, na_action="ignore").fillna("-"))
+
+
+def _markdown(shown: pd.DataFrame) -> str:
+    """The method first, then numbers."""
+    rows = [list(map(str, row)) for row in shown.itertuples()]
+    return f"{markdown(['method', *shown], rows, '--:')}\n"
 
 
 @told_in_a_line

@@ -361,11 +361,6 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def blocks(records: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """The tables of accuracy, by the names that pages have for them."""
-    return {f"probes-{kind}": f"{accuracy_table(records, kind)}\n" for kind in KINDS}
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)

@@ -1,10 +1,10 @@
 """Make the tables of `results/`, of the README and of `docs/`, or check that they are up to date.
 
 `results/records/KIND.jsonl` gives `results/tables/KIND.csv` (one number per row), `.md` and `.tex`,
-and blocks of the README and of docs/results.md; `results/probes.jsonl` gives `.md` and blocks.
-Where the records of a plan are not there, or not complete, the blocks say so. The table of methods,
-and `keywords.py`, come from the registry. Run by `make tables`. With `--check` nothing is written:
-it says which files differ and fails.
+and blocks of the README and of docs/results.md; `results/probes.jsonl` gives `.md`, and
+`results/poisoned.csv` blocks of docs/robustness.md. Where the records of a plan are not there, or
+not complete, the blocks say so. The table of methods, and `keywords.py`, come from the registry.
+Run by `make tables`. With `--check` nothing is written: it says which files differ and fails.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
+import poisoned  # noqa: E402
 import probes  # noqa: E402
 from aspect.config import meaning_of  # noqa: E402
 from aspect.errors import AspectError, SettingsError, UnknownNameError, shown  # noqa: E402
@@ -56,8 +57,10 @@ Kind = Literal["clean", "perturbed", "ablation", "sweep", "stability"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Expected = Mapping[Path, str | None]  # what a file should hold; None: it should not be there
 
-RECORDS, TABLES, PROBES = "results/records", "results/tables", "results/probes.jsonl"
+RECORDS, TABLES = "results/records", "results/tables"
+PROBES, POISONED = "results/probes.jsonl", "results/poisoned.csv"
 README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
+ROBUSTNESS = "docs/robustness.md"
 FIGURES = "docs/{}-{}.svg"
 COMPLETE = "Complete"
 RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
@@ -223,10 +226,10 @@ def expected_results(root: Path) -> dict[Path, str | None]:
         expected |= files
         blocks |= texts
     if (probed := root / PROBES).is_file():
-        embeddings = probes.read_records(probed)
-        expected[probed.with_suffix(".md")] = probes.tables(embeddings)
-        blocks |= probes.blocks(embeddings)
-    for name in (README, RESULTS):
+        expected[probed.with_suffix(".md")] = probes.tables(probes.read_records(probed))
+    if (rows := root / POISONED).is_file():
+        blocks |= poisoned.blocks(poisoned.read(rows))
+    for name in (README, RESULTS, ROBUSTNESS):
         page = root / name
         if page.is_file():
             text = page.read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import aspect
+from aspect.experiment.plan import load_plan
 
 PACKAGE = Path(aspect.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
@@ -50,6 +51,16 @@ def test_the_python_of_the_api_page_runs(tmp_path, monkeypatch, capsys):
     assert len(blocks) > 5
 
 
+def test_the_python_of_the_questions_runs():
+    text = (DOCS / "faq.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", aspect.GraphWarning)
+        exec(compile(code, "faq.md", "exec"), scope)  # noqa: S102 - our own text
+    assert len(scope["data"].z) == scope["data"].num_nodes == 40
+
+
 def test_the_api_page_names_what_the_package_exports():
     (row,) = re.findall(r"^\| `aspect` \| (.*) \|$", PYTHON.read_text("utf-8"), re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", row)) == set(aspect.__all__)
@@ -87,6 +98,16 @@ def test_equations_are_cited_with_the_titles_of_the_table():
     assert {f"({number})" for number in range(8, 21)} <= cited
 
 
+def test_the_plan_of_the_benchmark_page_is_one(tmp_path):
+    (text,) = re.findall(
+        r"```yaml\n(.*?)```", (DOCS / "benchmark.md").read_text("utf-8"), re.DOTALL
+    )
+    path = tmp_path / "my-plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    plan = load_plan(str(path))
+    assert [entry.name for entry in plan.entries] == ["aspect", "grace", "pruned", "raw"]
+
+
 def test_every_page_is_in_the_contents_once():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     trees = re.findall(r"```\{toctree\}(.*?)```", index, flags=re.DOTALL)
@@ -106,3 +127,4 @@ def test_the_version_is_the_same_everywhere():
     root = DOCS.parent
     assert f'version = "{aspect.__version__}"' in (root / "pyproject.toml").read_text("utf-8")
     assert f"version: {aspect.__version__}" in (root / "CITATION.cff").read_text("utf-8")
+    assert f"version = {{{aspect.__version__}}}" in (DOCS / "faq.md").read_text("utf-8")

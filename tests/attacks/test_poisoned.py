@@ -62,3 +62,33 @@ def test_validation_chooses_among_ratios_and_the_table_shows_its_test_score():
     ]
     lines = poisoned.table(pd.DataFrame(rows)).splitlines()
     assert [line.split()[-4] for line in lines[2:]] == ["90.0", "75.0"]
+
+
+def test_the_tables_of_the_guide_are_means_over_seeds_with_and_without_pruning():
+    row = {"rate": 0.25, "ratio": "", "seed": 0, "settings": ""}
+    scores = [
+        ("poisoned", "aspect", "", 0, 60.0),
+        ("poisoned", "aspect", "", 1, 70.0),
+        ("poisoned", "aspect", "auto", 0, 80.0),
+        ("poisoned", "grace", "", 0, 50.0),
+        ("poisoned", "grace", "auto", 0, 81.0),
+        ("poisoned", "raw", "", 0, 73.0),
+        ("cora-pr-bcd-avoiding-auto", "aspect", "", 0, 79.3),
+        ("cora-pr-bcd-avoiding-auto", "aspect", "auto", 0, 1.0),
+        ("citeseer-metattack-implicit-avoiding-auto", "raw", "", 0, 75.3),
+    ]
+    names = ("source", "method", "score", "seed", "test")
+    rows = [row | dict(zip(names, values, strict=True)) for values in scores]
+    rows.append(rows[0] | {"settings": "width=8", "test": 99.0})
+    made = poisoned.blocks(pd.DataFrame(rows))
+    assert made["poisoned-cora-ml"].splitlines()[2:] == [
+        "| GRACE | 50.0 / 81.0 | 1 |",
+        "| ASPECT | 65.0 / 80.0 | 2 |",
+        "| Raw features | 73.0 | 1 |",
+    ]
+    assert made["poisoned-avoiding"].splitlines() == [
+        "| method | Citeseer, Metattack | Cora, PR-BCD |",
+        "| --- | --: | --: |",
+        "| ASPECT | - | 79.3 |",
+        "| Raw features | 75.3 | - |",
+    ]
