@@ -46,6 +46,21 @@ def test_rows_are_written_once_and_tell_settings(tmp_path):
     assert list(more.method) == ["aspect", "aspect"]
 
 
+@pytest.mark.data
+def test_known_flips_leave_a_graph_with_edges_of_the_clean_one_alone(tmp_path):
+    out = tmp_path / "poisoned.csv"
+    words = [str(FLIPS), "--device", "cpu", "--out", str(out), "--method", "propagated"]
+    told = called(*words, "--score", "known", "--score", "auto")
+    assert "added edges known" in told
+    rows = pd.read_csv(out, keep_default_na=False).set_index("score")
+    labelled, graph, _ = poisoned.read_case(FLIPS, poisoned.BUDGET)
+    clean, flipped = (
+        set(zip(*g.edge_index.tolist(), strict=True)) for g in (labelled.graph, graph)
+    )
+    assert rows.pruned["known"] == pytest.approx(len(flipped - clean) / len(flipped), abs=1e-4)
+    assert rows.test["known"] > rows.test["auto"] > rows.test[""]
+
+
 @pytest.mark.parametrize("source", ["none.safetensors", "."])
 def test_a_source_that_is_not_there_is_told_once(source, tmp_path, capsys):
     assert poisoned.main([str(tmp_path / source), "--out", str(tmp_path / "rows.csv")]) == 2
@@ -70,6 +85,7 @@ def test_the_tables_of_the_guide_are_means_over_seeds_with_and_without_pruning()
         ("poisoned", "aspect", "", 0, 60.0),
         ("poisoned", "aspect", "", 1, 70.0),
         ("poisoned", "aspect", "auto", 0, 80.0),
+        ("poisoned", "aspect", "known", 0, 84.0),
         ("poisoned", "grace", "", 0, 50.0),
         ("poisoned", "grace", "auto", 0, 81.0),
         ("poisoned", "raw", "", 0, 73.0),
