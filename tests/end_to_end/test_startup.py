@@ -294,6 +294,21 @@ def test_an_output_that_is_full_is_one_line_and_one_that_is_closed_none(words):
     os.close(writer)
 
 
+def test_completion_that_cannot_be_installed_names_the_file(tmp_path):
+    (tmp_path / "home").write_text("no folder")
+    done = subprocess.run(
+        [sys.executable, "-m", "aspect", "--install-completion", "bash"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(
+            HOME=str(tmp_path / "home"), _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
+        ),
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(r"Error: Cannot write '.*home.*': .+\.\n", done.stderr)
+
+
 WITHOUT_EXTRAS = """
 import sys
 from pathlib import Path
