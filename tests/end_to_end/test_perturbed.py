@@ -28,7 +28,7 @@ def test_attack_train_evaluate_embed(cli, inputs, file):
     graph = read_graph(inputs[0], nodes=inputs[2])
     count = round(0.1 * graph.graph.num_edges)
     assert f"The graph was perturbed first by metattack (implicit): {count} flips" in done.out
-    assert "judged on class-balanced split 2 alone" in done.out
+    assert "evaluated on class-balanced split 2 alone" in done.out
     edges = json.loads(Path(run, "record.json").read_text("utf-8"))["perturbation"]["edges"]
     assert edges != graph.graph.num_edges
     assert f"Trained aspect on edges (30 nodes, {edges} edges," in done.out

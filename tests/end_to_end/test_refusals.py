@@ -72,6 +72,14 @@ def test_output_exists(cli, inputs):
     assert cli("train", *inputs, *TINY, "--out", "run", "--overwrite").code == 0
 
 
+@pytest.mark.parametrize("name", ["seed", "device", "prune", "graph", "scale"])
+def test_what_the_model_is_given_besides_is_no_setting(cli, inputs, name):
+    said = cli("train", *inputs, "--set", f"{name}=1", "--out", "run")
+    said.refused(f"Unknown setting '{name}' of aspect.", "Known: epochs, ")
+    linked = cli("evaluate", *inputs, "--task", "link", "--set", f"{name}=1")
+    linked.refused(f"Unknown setting '{name}' of aspect.", "Known: epochs, ")
+
+
 def test_a_command_to_copy_is_quoted(cli, inputs):
     done = cli("train", *inputs, *TINY, "--set", "epochs=1", "--out", "my run")
     assert ": 1 epoch in " in done.out

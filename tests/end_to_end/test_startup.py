@@ -66,7 +66,7 @@ WRONG = [
     (["evaluate", "mixed", "--perturbation", "missing"], "file or folder at 'missing'"),
     (["evaluate", "mixed", "--perturbation", "g*.safetensors"], "No file fits the pattern"),
     (["evaluate", "mixed", "--perturbation", "clean"], "holds no perturbation files"),
-    (["evaluate", "mixed", "--perturbation", "whole"], "judged by: aspect evaluate whole"),
+    (["evaluate", "mixed", "--perturbation", "whole"], "evaluated by: aspect evaluate whole"),
     (["evaluate", "mixed", *FLIPS, "g.safetensors"], "'g.safetensors' is no target"),
     (["evaluate", "mixed", "--config", "poisoned/config.yaml"], "of a training on a perturbed"),
     (["evaluate", "mixed", "--mode", "evade", "--prune", "0.1"], "--prune does not go with"),
@@ -79,9 +79,9 @@ WRONG = [
     (["evaluate", "clean", "--seeds", "2"], "clean is a run"),
     (["evaluate", "empty"], "empty is not a run's folder"),
     (["evaluate", "empty", *FLIPS], "empty is not a run's folder"),
-    (["evaluate", "poisoned", *FLIPS], "judged on that one alone"),
+    (["evaluate", "poisoned", *FLIPS], "evaluated on that one alone"),
     (["evaluate", "clean", "poisoned", "--budget", "0.1"], "poisoned was trained on a perturbed"),
-    (["evaluate", "poisoned", "--mode", "evade"], "judged on that one alone"),
+    (["evaluate", "poisoned", "--mode", "evade"], "evaluated on that one alone"),
     *(
         (["evaluate", "clean", *options], "belong to a graph. clean is a run")
         for options in (
@@ -292,6 +292,21 @@ def test_an_output_that_is_full_is_one_line_and_one_that_is_closed_none(words):
     os.close(reader)
     assert written_to(writer, *words) == (1, "")
     os.close(writer)
+
+
+def test_completion_that_cannot_be_installed_names_the_file(tmp_path):
+    (tmp_path / "home").write_text("no folder")
+    done = subprocess.run(
+        [sys.executable, "-m", "aspect", "--install-completion", "bash"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(
+            HOME=str(tmp_path / "home"), _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
+        ),
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(r"Error: Cannot write '.*home.*': .+\.\n", done.stderr)
 
 
 WITHOUT_EXTRAS = """

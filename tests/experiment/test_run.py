@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import logging
+import warnings
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -25,6 +26,7 @@ from aspect.experiment.run import (
     Training,
     faults_of,
     forget_graphs,
+    gate_summary,
     run,
     run_cell,
     run_cells,
@@ -429,3 +431,8 @@ def test_a_training_that_came_to_nothing_is_warned_of():
         model = Embedder("dgi", device="cpu", epochs=9, patience=4, width=8, learning_rate=rate)
         faults = faults_of(model, model.fit(graph).health(graph))
         assert any("those from before the training" in fault for fault in faults) == is_wild
+
+
+def test_the_gate_of_a_single_node_has_no_deviation():
+    with warnings.catch_warnings(action="error"):
+        assert gate_summary(torch.tensor([0.25])) == {"mean": 0.25, "std": 0.0}

@@ -575,7 +575,7 @@ def check_kind_of_splits(files: Sequence[PerturbationFile], kind: SplitKind | No
     attacked = files[0].facts.splits
     if kind not in (None, attacked):
         raise SettingsError(
-            f"These perturbations were made for {attacked} splits, and can be judged on those "
+            f"These perturbations were made for {attacked} splits, and can be evaluated on those "
             f"alone. Got --splits {kind}."
         )
 

@@ -98,7 +98,14 @@ def run(arguments: Sequence[str]) -> int:
         return screen.fail(f"Error: {_usage(error)}", "UsageError", USER_ERROR)
     except typer.Abort:
         return INTERRUPTED
-    except OSError as error:  # of standard output alone; Python must not write there when it ends
+    except OSError as error:
+        if error.filename is not None:  # those of --install-completion
+            return Screen().fail(
+                f"Error: Cannot write {str(error.filename)!r}: {reason(error)}.",
+                "OSError",
+                USER_ERROR,
+            )
+        # Of standard output alone; Python must not write there when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # whoever reads (`| head`) has seen enough
             sys.stderr.write(f"Error: Cannot write to standard output: {reason(error)}.\n")

@@ -217,7 +217,7 @@ def _refuse_run(place: Path) -> None:
     if is_run(place):
         raise FileError(
             f"{place} is a run's folder, and no place of perturbation files. A run on a perturbed "
-            f"graph is judged by: aspect evaluate {place}."
+            f"graph is evaluated by: aspect evaluate {place}."
         )
 
 
@@ -321,7 +321,7 @@ class SweepOptions(Config):
                 )
         elif runs and self.mode != "evade":
             raise SettingsError(
-                f"{runs[0]} was trained on the clean graph, so it cannot be judged as poisoned. "
+                f"{runs[0]} was trained on the clean graph, so it cannot be evaluated as poisoned. "
                 "Pass --mode evade to test it on perturbed graphs, or train on these with: "
                 "aspect evaluate GRAPH --perturbation FILE."
             )
@@ -330,6 +330,6 @@ class SweepOptions(Config):
         """Refuse what a run on a poisoned graph has settled already."""
         if self.model_copy(update={"mode": None}).is_given or self.mode == "evade":
             raise SettingsError(
-                f"{run} was trained on a perturbed graph, and is judged on that one alone: "
+                f"{run} was trained on a perturbed graph, and is evaluated on that one alone: "
                 "--perturbation, --budget, --edges-only and --mode evade do not go with it."
             )

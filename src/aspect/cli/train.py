@@ -259,7 +259,7 @@ def _show(session: Session, record: dict[str, Any]) -> None:
         masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
         say(
             f"The graph was perturbed first by {attack}: {told['flips']} flips leave "
-            f"{told['edges']} edges{masked if told['features'] else ''}. It is judged on "
+            f"{told['edges']} edges{masked if told['features'] else ''}. It is evaluated on "
             f"{told['splits']} split {told['split']} alone."
         )
     if "prune" in record:

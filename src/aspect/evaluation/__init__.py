@@ -1,4 +1,4 @@
-"""What embeddings are worth, judged by labels that no method has seen."""
+"""What embeddings are worth, measured by labels that no method has seen."""
 
 from typing import TYPE_CHECKING
 

@@ -469,7 +469,8 @@ def gate_summary(policy: Float[Tensor, " nodes"] | None) -> dict[str, float] | N
     """Mean and standard deviation of the low band's weight over the nodes."""
     if policy is None:
         return None
-    return {"mean": float(policy.mean()), "std": float(policy.std())}
+    std = float(policy.std()) if len(policy) > 1 else 0.0
+    return {"mean": float(policy.mean()), "std": std}
 
 
 def faults_of(model: Embedder, health: Health) -> list[str]:

@@ -65,7 +65,7 @@ def study_run(
         labelled = replace(labelled, graph=poison.apply(labelled))
         notices.append(
             f"The run was trained on a perturbed graph ({poison.title}), which counts as the clean "
-            "one here; it is judged on the split of that perturbation alone."
+            "one here; it is evaluated on the split of that perturbation alone."
         )
     elif perturbations:
         files, kind, numbers = _attacked(labelled, request, perturbations)
@@ -94,7 +94,7 @@ def _check_poisoned(
         option = "--perturbation" if places else "--num-splits"
         raise RunError(
             f"{stored.path} was trained on a perturbed graph, {poison.title}. Perturbations start "
-            f"from that one, and are judged on its split alone: {option} does not go with it."
+            f"from that one, and are evaluated on its split alone: {option} does not go with it."
         )
     check_kind_of_splits([poison.file], request.splits)
 

@@ -165,8 +165,8 @@ def _linked(
 ) -> LinkScore:
     """Train on what is left, embed that, and score the pairs; controls prune no edges."""
     settings, prune = dict(experiment.settings), experiment.prune
+    config = make_config(find_method(method).config, settings, owner=method)
     if name != method:
-        config = make_config(find_method(method).config, settings, owner=method)
         settings, prune = control_settings(name, config.model_dump(mode="json")), None
     model = Embedder(name, seed=experiment.seed, device=device, prune=prune, **settings)
     model.fit(held_out.graph, progress=False)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from aspect import __version__
 from aspect.attacks.purification import used_score
-from aspect.config import to_yaml
+from aspect.config import make_config, to_yaml
 from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, replacing
 from aspect.data.graph import UNLABELLED, Graph, LabelledGraph
@@ -35,6 +35,7 @@ from aspect.experiment.embeddings import read_ids
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, Training, run
 from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.methods.registry import find_method
 from aspect.plugins import is_reference
 from aspect.scale.store import is_store
 from aspect.settings import Experiment, RowSettings, load_experiment
@@ -107,6 +108,8 @@ def train_run(
     name others.
     """
     options = _as_begun(options or RunOptions(), Path(out))
+    entry = find_method(experiment.method)  # a setting may be called as an argument of the model is
+    make_config(entry.config, experiment.settings, owner=entry.method.name)
     source = experiment.source.absolute()
     if is_store(Path(source.graph)):
         from aspect.experiment.trained_store import train_store
