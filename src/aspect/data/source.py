@@ -537,20 +537,22 @@ class GraphSource(Config):
         from aspect.data.synthetic import embedded_graph
 
         check_graph_name(self.graph)
+        kind = self.reading.features or (None if encoder is None else encoder.structural)
         if self.graph == MIXED:
             labelled = embedded_graph()
         elif is_dataset(self.graph):
             labelled = load_named(self.graph, data_dir)
         else:
-            labelled = self._read_file(Path(self.graph), encoder)
+            labelled = self._read_file(Path(self.graph), encoder, kind)
         if self.reading.unweighted:
             labelled = replace(labelled, graph=labelled.graph.unweighted())
-        kind = self.reading.features or (None if encoder is None else encoder.structural)
         if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled
         return replace(labelled, graph=with_made_features(labelled.graph, "", encoder, kind))
 
-    def _read_file(self, path: Path, encoder: FeatureEncoder | None) -> LabelledGraph:
+    def _read_file(
+        self, path: Path, encoder: FeatureEncoder | None, kind: Structural | None
+    ) -> LabelledGraph:
         from aspect.data.archives import read_npz
         from aspect.data.convert import read_saved
         from aspect.data.tables import read_tables
@@ -571,7 +573,8 @@ class GraphSource(Config):
                 f"{stray[0]} belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
                 f"Got it with {self.graph!r}."
             )
-        return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
+        read = read_npz if suffix == ".npz" else read_saved
+        return read(path, self.reading.model_copy(update={"features": kind}))
 
 
 def option_of(name: str) -> str:
