@@ -114,9 +114,9 @@ class EdgePieces:
     def __init__(self, table: TablePieces, *, as_integers: bool) -> None:
         self.identity = table.identity
         self._table, self._as_integers = table, as_integers
-        self._source, self._target, weight = edge_columns(table.header, table.reading)
-        self._weight = None if table.reading.unweighted else weight
-        self.is_weighted = self._weight is not None
+        self._source, self._target, self._weight = edge_columns(table.header, table.reading)
+        self._unweighted = table.reading.unweighted
+        self.is_weighted = self._weight is not None and not self._unweighted
 
     @staticmethod
     def has_integers(table: TablePieces) -> bool:
@@ -130,7 +130,9 @@ class EdgePieces:
         names = ends if self._weight is None else [*ends, self._weight]
         for piece in self._table.pieces(names, rows):
             source, target = (as_ids(piece, name, as_integers=self._as_integers) for name in ends)
-            weights = None if self._weight is None else edge_weights(piece, self._weight).numpy()
+            weights = None
+            if self._weight is not None:  # zero is no edge, of an unweighted graph either
+                weights = edge_weights(piece, self._weight, self._unweighted).numpy()
             yield Edges(source, target, weights)
 
 
