@@ -232,6 +232,8 @@ def _member(archive: Path, name: str, members: Path) -> Numbers:
             file = members / f"{archive.stem}.{name}.npy"
             if not is_file(file):
                 members.mkdir(parents=True, exist_ok=True)
+                for left in members.glob(".*.part"):  # half of an array, by a killed import
+                    left.unlink()
                 with replacing(file) as target, opened.open(info) as source:
                     shutil.copyfileobj(source, target)
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
