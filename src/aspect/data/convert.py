@@ -37,7 +37,7 @@ from aspect.data.foreign import (
     as_integers,
     column_called,
     column_names,
-    edge_columns_of,
+    edge_table_of,
     is_frame,
     is_path,
     parts_of,
@@ -164,15 +164,16 @@ def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGrap
     if is_path(first) and (second is None or is_path(second)):
         reading = Reading(nodes=None if second is None else os.fspath(second))
         return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
-    frame = first if is_frame(first) else None
-    if frame is None and is_frame(second) and not is_path(first):
-        frame = edge_columns_of(first)
-    if frame is not None and (second is None or is_frame(second)):
+    edges: Any = first if is_frame(first) else None
+    if edges is None and is_frame(second) and not is_path(first):
+        edges = edge_table_of(first)
+    if edges is not None and (second is None or is_frame(second)):
         from aspect.data.table_files import table_of
         from aspect.data.tables import read_tables
 
+        edges = table_of(first, "the edge frame") if edges is first else edges
         nodes = None if second is None else table_of(second, "the node frame", index="id")
-        return read_tables(table_of(frame, "the edge frame"), encoder=encoder, nodes=nodes)
+        return read_tables(edges, encoder=encoder, nodes=nodes)
     return None
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from aspect.data.encoder import FeatureEncoder
+    from aspect.data.table_files import TableFile
 
 MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
 ACCEPTED = (
@@ -144,16 +145,23 @@ def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
     return Parts(numbers[parts.edge_index], count, notices=parts.notices)
 
 
-def edge_columns_of(source: Any) -> dict[str, Any] | None:  # noqa: ANN401 - of any library
-    """The columns of an edge table, of a graph whose nodes have ids; None where they have none."""
+def edge_table_of(source: Any) -> TableFile | None:  # noqa: ANN401 - of any library
+    """The edge table of a graph whose nodes have ids; None where they have none."""
     if _is_matrix(source):
         return None
     parts = parts_of(source)
     if parts.ids is None:
         return None
+    import pyarrow as pa
+
+    from aspect.data.table_files import TableFile
+
     ids = np.array(parts.ids, dtype=object)
-    ends = dict(zip(("source", "target"), ids[parts.edge_index.numpy()], strict=True))
-    return ends if parts.weights is None else {**ends, "weight": parts.weights.numpy()}
+    columns = [pa.array(ids[ends], pa.string()) for ends in parts.edge_index.numpy()]
+    names = ["source", "target"]
+    if parts.weights is not None:
+        columns, names = [*columns, pa.array(parts.weights.numpy())], [*names, "weight"]
+    return TableFile("the edge frame", pa.table(columns, names), is_text=False)
 
 
 def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN401 - of three libraries
