@@ -209,10 +209,8 @@ class _Reader:
     ) -> None:
         self.bases, self.device = bases, device
         self.weights = smoothing_coefficients(plan.order) if plan.smoothed else None
-        self.held: Tensor | None = None
-        if held and isinstance(bases, HeldBases) and self.weights is None:
-            self.held = bases.terms
-        elif held:
+        self.held = bases.terms if isinstance(bases, HeldBases) else None
+        if held and (self.held is None or self.weights is not None):
             nodes, first = bases.facts.num_nodes, self._smoothed(self.stored(slice(0, 1)))
             copy = first.new_empty(len(first), nodes, first.shape[2])
             for start, end in row_ranges(nodes, STREAMED):
@@ -225,13 +223,11 @@ class _Reader:
 
     def stored(self, rows: Tensor | slice) -> Tensor:
         """As they lie in memory or on the disk."""
-        terms = self.held
-        if isinstance(self.bases, HeldBases):
-            terms = self.bases.terms if terms is None else terms
-        elif terms is None:
+        if self.held is None:
+            assert isinstance(self.bases, Bases)
             found = self.bases.rows(rows if isinstance(rows, slice) else rows.numpy())
             return torch.from_numpy(found)
-        return terms[:, rows] if isinstance(rows, slice) else terms.index_select(1, rows)
+        return self.held[:, rows] if isinstance(rows, slice) else self.held.index_select(1, rows)
 
     def ready(self, stored: Tensor) -> Float[Tensor, "terms rows features"]:
         """What was read, on the device."""
