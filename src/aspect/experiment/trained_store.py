@@ -62,6 +62,7 @@ from aspect.scale.bases import BasisSettings, Propagator, compute_bases
 from aspect.scale.embedding import (
     embed_store,
     gate_moments,
+    room_for,
     scaling_of,
     write_row_groups,
 )
@@ -204,6 +205,7 @@ class _StoreRun:
         started = time.perf_counter()
         engine = propagate_by_ray if self.options.engine == "ray" else None
         method, data = _rows_of(model, self.store, self.rows, path, self.ranks, engine)
+        room_for(data, method, path)
         self.seconds["propagate"] = time.perf_counter() - started
         started = time.perf_counter()
         result = self._trained(method, data)
