@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from aspect.config import Config, Count, Share
-from aspect.data.features import row_normalise
+from aspect.data.features import seen_features
 from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
 from aspect.randomness import seed_for
@@ -467,7 +467,7 @@ def seen_rows(
     """Features as they are propagated, before a projection."""
     kind: torch.dtype = getattr(torch, settings.working_type.name)
     features = torch.from_numpy(rows).to(device).to(kind)
-    seen = row_normalise(features) if settings.row_normalise else features
+    seen = seen_features(features, normalise_rows=settings.row_normalise)
     assert isinstance(seen, Tensor)
     return seen
 

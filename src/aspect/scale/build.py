@@ -22,14 +22,15 @@ from aspect.scale.ids import IdTable, merge_id_runs, shown_ids, write_id_run
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, StoreLayout
 from aspect.scale.sorting import EdgeCounts, merge_runs, write_run
 from aspect.scale.sources import (
-    EdgeArray,
-    EdgePieces,
     Edges,
     EdgeSource,
     NodeArrays,
     NodePieces,
     NodeSource,
     StructuralNodes,
+    edges_of_file,
+    edges_of_table,
+    have_integer_ids,
 )
 from aspect.scale.store import (
     FACTS,
@@ -73,9 +74,7 @@ def build_store(
         node_table = TablePieces(nodes, reading)
     if labels is not None and (nodes is None or node_table is not None):
         raise GraphError("Labels as an array need the features as a matrix: --nodes FILE.npy.")
-    as_integers = (table is None or EdgePieces.has_integers(table)) and (
-        node_table is None or NodePieces.has_integers(node_table)
-    )
+    as_integers = have_integer_ids(table, node_table)
     source: NodeSource
     if node_table is not None:
         source = NodePieces(node_table, as_integers=as_integers)
@@ -86,7 +85,7 @@ def build_store(
     else:
         source = StructuralNodes(reading.features)
     return write_store(
-        EdgeArray.read(edges) if table is None else EdgePieces(table, as_integers=as_integers),
+        edges_of_file(edges) if table is None else edges_of_table(table, as_integers=as_integers),
         source,
         path,
         directed_is_error=reading.directed == "error",
