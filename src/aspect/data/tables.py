@@ -660,19 +660,18 @@ def extend_graph(
         encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
         features = torch.from_numpy(encoded.features)
         notices = [*notices, *encoded.notices]
-    parts = (graph.edge_index, graph.weights), (pairs, weights)
-    extended = Graph.build(
-        torch.cat([dense(graph.features).cpu(), features]),
+    both = (graph.edge_index, graph.weights), (pairs, weights)
+    parts = Parts(
         torch.cat([graph.edge_index.cpu(), pairs], dim=1),
-        ids,
+        len(ids),
+        torch.cat([dense(graph.features).cpu(), features]),
         # One where there are none; weights that are all one are none again.
-        weights=torch.cat(
-            [torch.ones(len(ends[0])) if w is None else w.cpu() for ends, w in parts]
-        ),
+        torch.cat([torch.ones(len(ends[0])) if w is None else w.cpu() for ends, w in both]),
+        ids,
+        graph.integer_ids and table.integer_ids,
         feature_names=graph.feature_names,
-        integer_ids=graph.integer_ids and table.integer_ids,
+        encoder=encoder,
         notices=notices,
     )
-    if encoder.columns:
-        return replace(extended, encoder=encoder)
-    return with_structural_features(extended, "degree", encoder)
+    extended = labelled_of(parts).graph
+    return extended if encoder.columns else with_structural_features(extended, "degree", encoder)

@@ -129,15 +129,11 @@ class Bases:
         """Read every file and refuse one that is cut off, changed or missing, by its SHA-256."""
         Workspace(self.path, BASES).verify(FIX)
 
-    @property
-    def order(self) -> int:
-        """K; there are K + 1 terms."""
-        return self.facts.settings.order
-
     @cached_property
     def terms(self) -> tuple[BlockedRows, ...]:
         """T_0(L)X, ..., T_K(L)X, each [nodes, columns]."""
-        return tuple(term_rows(self.path, self.facts, k) for k in range(self.order + 1))
+        order = self.facts.settings.order
+        return tuple(term_rows(self.path, self.facts, k) for k in range(order + 1))
 
     def rows(self, numbers: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
         """All terms of some nodes: [terms, rows, columns], in memory."""

@@ -183,23 +183,20 @@ class _Builder:
         return [f"{name}-{number:05d}" for number in range(int(self.folder.read(total)[0]))]
 
     def _id_table(self) -> IdTable:
-        folder, has_numbers = self.folder, self.nodes.named_by == "ids"
-        if has_numbers:
+        has_numbers = self.nodes.named_by == "ids"
+        edges = self.edges.parts(self.part_rows)
+        named = (np.concatenate([part.source, part.target]) for part in edges)
 
-            def write_given(name: str, ids: NDArray[Any]) -> None:
-                first = int(name.rpartition("-")[2]) * self.part_rows
-                write_id_run(folder, name, ids, np.arange(first, first + len(ids)))
+        def write(name: str, ids: NDArray[Any]) -> None:
+            first = int(name.rpartition("-")[2]) * self.part_rows
+            numbers = np.arange(first, first + len(ids)) if has_numbers else None
+            write_id_run(self.folder, name, ids, numbers)
 
-            runs = self._runs("ids", self.nodes.ids(self.part_rows), ".ids.npy", write_given)
-        else:
-
-            def write_named(name: str, part: Edges) -> None:
-                write_id_run(folder, name, np.concatenate([part.source, part.target]), None)
-
-            runs = self._runs("ids", self.edges.parts(self.part_rows), ".ids.npy", write_named)
+        parts = self.nodes.ids(self.part_rows) if has_numbers else named
+        runs = self._runs("ids", parts, ".ids.npy", write)
         known = f"{SCRATCH}known-{self.memory_bytes}"
         return merge_id_runs(
-            folder, runs, known, has_numbers=has_numbers, memory_bytes=self.memory_bytes
+            self.folder, runs, known, has_numbers=has_numbers, memory_bytes=self.memory_bytes
         )
 
     def _write_rows(self, table: IdTable | None, num_nodes: int) -> EdgeCounts:
