@@ -43,7 +43,6 @@ from aspect.scale.rows import (
     STREAMED,
     Pool,
     RowBatches,
-    basis_settings,
     row_plan_of,
     stored_views,
 )
@@ -199,7 +198,7 @@ def foresee(
         is_stored: Whether the graph is a store already, which needs not be made.
     """
     stored = () if is_stored else (_store_need(size, machine, speeds),)
-    pool = Pool.of(method, rows)
+    pool = Pool.of(row_plan_of(method), rows)
     full, trained = _training_needs(size, pool, rows, machine, speeds)
     by_rows: tuple[Need, ...] = (_bases_need(size, pool, machine, speeds), *trained)
     columns = pool.basis.columns(size.num_features)
@@ -369,7 +368,8 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
     forget_peak(cpu)
     process = peak_bytes(cpu)
     degree = min(MOST_DEGREE, max(1, 2 * size.num_edges // size.num_nodes))
-    columns = Pool.of(method_of(method, 2, seed), rows).basis.columns(size.num_features)
+    pool = Pool.of(row_plan_of(method_of(method, 2, seed)), rows)
+    columns = pool.basis.columns(size.num_features)
     with tempfile.TemporaryDirectory(prefix="aspect-plan-") as name:
         folder = Path(name)
         sort, write = _measure_sorting(folder), _measure_writing(folder)
@@ -511,7 +511,7 @@ def _measure_gpu(
         torch.cuda.synchronize()
         return time.perf_counter() - started, done
 
-    basis = basis_settings(settings, plan)
+    basis = Pool.of(plan, settings).basis
     DeviceGraph(store, basis, device).bases(basis)  # libraries are loaded
     loading, graph = timed(lambda: DeviceGraph(store, basis, device))
     propagating, _ = timed(lambda: graph.bases(basis))
