@@ -37,6 +37,7 @@ from aspect.scale.sources import (
     NamedBy,
     NodeArrays,
     NodeSource,
+    Numbers,
     edges_of_array,
     edges_of_file,
 )
@@ -48,8 +49,6 @@ IGB_COLUMNS = 1024  # of the features, in every size
 # Nodes with a label, of the largest size; the parts of its split are cut from them alone.
 IGB_LABELLED = {(269_346_174, "19"): 227_130_858, (269_346_174, "2K"): 157_675_969}
 LOCAL_HEADER = 30  # bytes before the name of a member of an archive
-
-Numbers = NDArray[Any]
 
 
 def layout_of(folder: Path) -> Literal["ogb", "igb"] | None:

@@ -196,7 +196,7 @@ class NodePieces(NodeSource):
             raise SettingsError(
                 "A store takes no categories: --categorical needs all values of a column at once."
             )
-        self._read = [*self._columns, *([self._label] if self._label else [])]
+        self._read = [*self._columns, *([] if self._label is None else [self._label])]
         self._fit()
 
     def _fit(self) -> None:
@@ -207,8 +207,8 @@ class NodePieces(NodeSource):
             nonlocal counted
             for piece in self._table.pieces(self._read, FIT_ROWS):
                 counted += piece.table.num_rows
-                if self._label:
-                    classes.update(dict.fromkeys(self._cells(piece)))
+                if self._label is not None:
+                    classes.update(dict.fromkeys(label_cells(piece, self._label)))
                 yield piece
 
         reading = self._table.reading
@@ -218,10 +218,6 @@ class NodePieces(NodeSource):
         self.num_nodes, self.class_names = counted, encode_labels([*classes])[1]
         self.feature_names = self._encoder.feature_names
         self.num_features = len(self.feature_names)
-
-    def _cells(self, piece: TableFile) -> list[str | None]:
-        assert self._label is not None
-        return label_cells(piece, self._label)
 
     @override
     def ids(self, rows: int) -> Iterator[Numbers]:
@@ -234,8 +230,9 @@ class NodePieces(NodeSource):
         number = {name: k for k, name in enumerate(self.class_names)}
         for piece in self._table.pieces(self._read, rows):
             columns: Columns = {"features": encode_piece(piece, self._encoder)}
-            if self._label:
-                numbers = [number.get(str(cell), UNLABELLED) for cell in self._cells(piece)]
+            if self._label is not None:
+                cells = label_cells(piece, self._label)
+                numbers = [number.get(str(cell), UNLABELLED) for cell in cells]
                 columns["labels"] = np.array(numbers, np.int32)
             yield columns
 
