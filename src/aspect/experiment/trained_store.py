@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -184,21 +185,17 @@ def process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
         dist.destroy_process_group()
 
 
+@dataclass
 class _StoreRun:
     """The steps of a run; each takes up what was there."""
 
-    def __init__(
-        self,
-        model: Embedder,
-        store: GraphStore,
-        rows: RowSettings,
-        folder: RunFolder,
-        options: RunOptions,
-        ranks: Ranks,
-    ) -> None:
-        self.model, self.store, self.rows = model, store, rows
-        self.folder, self.options, self.ranks = folder, options, ranks
-        self.seconds: dict[str, float] = {}
+    model: Embedder
+    store: GraphStore
+    rows: RowSettings
+    folder: RunFolder
+    options: RunOptions
+    ranks: Ranks
+    seconds: dict[str, float] = field(default_factory=dict)  # of each step
 
     def carry_out(self) -> dict[str, Any]:
         path, model = self.folder.path, self.model

@@ -7,6 +7,7 @@ only served to make others is removed in the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -118,21 +119,20 @@ def write_store(
     return GraphStore.open(path)
 
 
+@dataclass(frozen=True)
 class _Builder:
     """The steps from sources to a store, each of which keeps what it finished before."""
 
-    def __init__(
-        self,
-        folder: BlockFolder,
-        edges: EdgeSource,
-        nodes: NodeSource,
-        rows_per_block: int,
-        memory_bytes: int,
-    ) -> None:
-        self.folder, self.edges, self.nodes = folder, edges, nodes
-        self.rows_per_block, self.memory_bytes = rows_per_block, memory_bytes
-        # With another bound the parts are others: the bound is in the names of scratch files.
-        self.part_rows = max(1, memory_bytes // PART_BYTES)
+    folder: BlockFolder
+    edges: EdgeSource
+    nodes: NodeSource
+    rows_per_block: int
+    memory_bytes: int
+
+    @property
+    def part_rows(self) -> int:
+        """Of a part; with another bound parts are others, so it is in the names of their files."""
+        return max(1, self.memory_bytes // PART_BYTES)
 
     def write(self, dtype: FeatureType, *, directed_is_error: bool) -> StoreFacts:
         """Everything but the seal; returns what the store holds."""
