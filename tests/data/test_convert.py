@@ -3,6 +3,7 @@
 import pickle
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from aspect.data import files
-from aspect.data.archives import content_sha256
+from aspect.data.archives import content_sha256, write_npz
 from aspect.data.convert import as_graph, as_labelled, to_data
 from aspect.data.features import dense
 from aspect.data.graph import Graph, label_graph
@@ -292,3 +293,27 @@ def test_own_forms_pass_through():
     assert labelled.labels.tolist() == [-1, -1, -1]
     with pytest.raises(GraphError, match="directed: 2 edges lack their reverse"):
         as_labelled(Data(x=X, edge_index=PAIRS), directed_is_error=True)
+
+
+# Parts of a file, checked alike
+
+
+def test_faults_of_features_are_none_where_structural_ones_take_their_place(tmp_path):
+    saved, archive = tmp_path / "g.pt", tmp_path / "g.npz"
+    labelled = label_graph(Graph.build(X, PAIRS), Y)
+    torch.save(Data(x=X * torch.nan, edge_index=PAIRS, y=Y), saved)
+    write_npz(archive, replace(labelled, graph=replace(labelled.graph, features=X * torch.nan)))
+    made = read_graph(archive, features="degree").graph
+    for path in (archive, saved):
+        with pytest.raises(GraphError, match="must be finite"):
+            read_graph(path)
+        graph = read_graph(path, features="degree").graph
+        assert torch.equal(dense(graph.features), dense(made.features))
+        assert read_graph(path, encoder=made.encoder).graph.num_features == made.num_features
+        assert not any("missing or infinite" in notice for notice in graph.notices)
+
+
+def test_masks_of_three_axes_are_refused():
+    masks = dict.fromkeys(("train_mask", "val_mask", "test_mask"), torch.ones(3, 1, 1).bool())
+    with pytest.raises(GraphError, match="Split masks must have one shape"):
+        as_labelled(Data(x=X, edge_index=PAIRS, y=Y, **masks))

@@ -426,7 +426,9 @@ def test_gaps_are_filled_as_in_training(tmp_path, trained):
         graph = again(tmp_path, gap, trained, **options)
         assert dense(graph.features)[0, 0].item() == pytest.approx(0, abs=1e-4)
     assert noticed(graph, "Gaps are filled with the mean, or the most frequent value, of")
-    with pytest.raises(GraphError, match=r"column 'income' of .*: line 2 .*--impute mean"):
+    # --drop is refused here: what the advice says must hold for the training.
+    told = r"column 'income' of .*: line 2 .*--impute mean .*train without it: --drop income"
+    with pytest.raises(GraphError, match=told):
         again(tmp_path, gap, trained, impute="none")
     filled = read(tmp_path, {**MIXED, "income": ["", *MIXED["income"][1:]]}, impute="indicator")
     alike = again(tmp_path, gap, filled)

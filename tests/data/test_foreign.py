@@ -336,6 +336,15 @@ def test_rows_of_a_node_frame_go_to_the_nodes_that_they_name():
     assert as_graph((weighted, nodes)).weights.tolist() == [3, 2, 3, 2]
 
 
+def test_a_graph_without_edges_has_the_nodes_of_its_frame():
+    nodes = pd.DataFrame({"x": [0.0, 1.0], "id": ["a", "b"]})
+    source = networkx.Graph()
+    source.add_nodes_from("ab")
+    graph = as_graph((source, nodes))
+    assert (graph.ids, graph.num_edges) == (("a", "b"), 0)
+    assert any("The graph has no edges" in notice for notice in graph.notices)
+
+
 def test_labels_of_a_node_frame_are_no_features():
     nodes = node_frame().assign(id=[7, 5, 6, 4], label=["u", "v", None, "u"])
     for edges in (INDEX, adjacency(), Data(edge_index=INDEX, num_nodes=4)):

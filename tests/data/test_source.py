@@ -246,6 +246,9 @@ def test_where_entries_are_looked_for(labelled, tmp_path, monkeypatch):
     assert "there" not in catalogue()
     assert "there" in catalogue(tmp_path / "elsewhere")
     assert load_named("there", tmp_path / "elsewhere").graph.num_nodes == 6
+    assert read_graph("there", data_dir=tmp_path / "elsewhere").graph.ids == tuple("abcdef")
+    with pytest.raises(SettingsError, match="--label belongs to a graph in files of yours"):
+        read_graph("there", data_dir=tmp_path / "elsewhere", label="y")
     with pytest.raises(UnknownNameError):
         load_named("there")
     monkeypatch.delenv("ASPECT_DATA")
@@ -324,6 +327,7 @@ def test_options_reach_the_files(tmp_path):
         ("n" * 300, UnknownNameError, "Known: actor"),
         ("graph.xlsx", FileError, r"must end in \.npz, \.csv, \.tsv, .*Got 'graph\.xlsx'"),
         ("folder/graph", FileError, "must end in"),
+        ("edges.csv.gz", FileError, r"Got 'edges\.csv\.gz'\. Unpack it: aspect store alone"),
         ("missing.csv", FileError, r"Cannot read 'missing\.csv': there is no such file"),
         ("n" * 300 + ".npz", FileError, "the path is too long"),
         ("nul\0.csv", FileError, "Cannot read"),

@@ -428,7 +428,7 @@ def test_types_of_parquet(tmp_path):
     names = ("flag", "wide", "half", "born", "day", "price", "kind=u", "kind=v")
     assert graph.feature_names == (*names, "digits=1", "digits=2")
     assert dense(graph.features)[0].tolist() == [1, 1, 0.5, 2.5, 2, 1.5, 1, 0, 1, 0]
-    with refused("Got 'tags' of type list.* Leave it out with --drop tags"):
+    with refused("Got 'tags' of type list.* Train without it: --drop tags"):
         read_parquet(tmp_path, nodes | {"tags": [[1], [2], [3]]})
     assert read_parquet(tmp_path, nodes | {"tags": [[1], [2], [3]]}, drop="tags").graph
 

@@ -18,6 +18,7 @@ from aspect.data.source import Reading
 from aspect.data.synthetic import mixed_graph
 from aspect.errors import FileError, RunError, SettingsError
 from aspect.evaluation.linear_probe import linear_probe
+from aspect.experiment import trained_store
 from aspect.experiment.trained import RunOptions, open_run, train_run
 from aspect.methods.aspect import AspectMethod
 from aspect.methods.registry import find_method
@@ -185,6 +186,17 @@ def test_a_disk_that_fills_up_while_embeddings_are_written(store, whole, tmp_pat
     train_run(on_store(store), tmp_path, options)
     for name in ("embeddings.npy", "policy.npy"):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_a_disk_without_room_for_the_embeddings_is_refused_before_the_training(
+    store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(trained_store, "train", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        train_run(on_store(store), tmp_path, RunOptions(device="cpu"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Mock(free=100))
+    with pytest.raises(FileError, match=r"0\.00 MiB are free\. .* lower width"):
+        train_run(on_store(store), tmp_path, RunOptions(device="cpu", resume=True))
 
 
 def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):

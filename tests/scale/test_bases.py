@@ -68,7 +68,7 @@ def test_terms_are_those_in_memory(store, graph, tmp_path, self_loops, rescaled,
     np.testing.assert_allclose(bases.rows(slice(0, 120)), reference(graph, settings), atol=1e-12)
     numbers = np.array([119, 0, 60])
     np.testing.assert_array_equal(bases.rows(numbers), bases.rows(slice(0, 120))[:, numbers])
-    assert (bases.order, bases.projection) == (4, None)
+    assert (bases.facts.settings.order, bases.projection) == (4, None)
     bases.verify()
 
 

@@ -144,10 +144,12 @@ def test_weights_are_those_in_memory(tables, tmp_path):
     store = build_store(files[0], tmp_path / "store", reading, memory_bytes=SMALL)
     expected = read_tables(files[0], reading).graph
     np.testing.assert_allclose(entries(store), in_memory(expected), rtol=1e-6)
-    plain = build_store(
-        files[0], tmp_path / "plain", reading.model_copy(update={"unweighted": True})
-    )
+    unweighted = reading.model_copy(update={"unweighted": True})
+    plain = build_store(files[0], tmp_path / "plain", unweighted, memory_bytes=SMALL)
     assert plain.facts.weight_scale is None
+    assert not list(plain.path.glob("weights-*"))
+    expected = read_tables(files[0], unweighted).graph
+    np.testing.assert_array_equal(entries(plain), in_memory(expected))
 
 
 KILLED = """

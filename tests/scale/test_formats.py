@@ -113,6 +113,14 @@ def test_what_another_archive_left_unpacked_is_not_read(drawn, tmp_path, monkeyp
         patched.setattr(formats, "write_store", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             import_ogb(folder, path)
+    (members,) = tmp_path.glob("store.*.members")
+    (members / ".0123456789abcdef.part").write_text("half")
+    next(members.glob("*.npy")).unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(formats, "write_store", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            import_ogb(folder, path)
+    assert not list(members.glob(".*"))  # what a killed call left half unpacked
     saved_as_arrays(folder, drawn, np.savez_compressed)
     check(import_ogb(folder, path), drawn)
     assert (tmp_path / "store.members").is_dir()

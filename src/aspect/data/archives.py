@@ -22,7 +22,6 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -35,10 +34,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from aspect.config import Config
+from aspect.data.convert import labelled_of
 from aspect.data.encoder import FeatureEncoder
-from aspect.data.features import as_features, imputed
 from aspect.data.files import check_memory, file_bytes, replacing
-from aspect.data.graph import Graph, LabelledGraph, label_graph
+from aspect.data.foreign import Parts
+from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.source import NO_READING, Reading
 from aspect.data.sparse import LARGEST_INT32, SparseMatrix
 from aspect.errors import AspectError, DataError, FileError, GraphError, shown
@@ -103,7 +103,7 @@ def read_npz(
         )
     arrays = read_arrays(data, path, KINDS, optional=OPTIONAL)
     try:
-        return _graph_of(arrays, reading)
+        return labelled_of(_parts_of(arrays), reading)
     except GraphError as error:
         raise GraphError(f"{str(path)!r} holds no usable graph. {error}") from error
 
@@ -317,35 +317,29 @@ def compressed_rows(
 # A graph of such arrays
 
 
-def _graph_of(arrays: Mapping[str, Array], reading: Reading) -> LabelledGraph:
+def _parts_of(arrays: Mapping[str, Array]) -> Parts:
     rows = (arrays[key] for key in ("x_data", "x_indices", "x_indptr", "x_shape"))
     matrix = compressed_rows(*rows)
     if len(matrix.data) < len(arrays["x_data"]) or not matrix.has_canonical_format:
         raise GraphError("x_indices must rise within each row, without repeats, to the last one.")
-    features, notices = imputed(as_features(matrix), reading.impute)
-    # torch reads unsigned integers of 64 bits as they are; numpy would wrap them.
-    edge_index, labels = torch.from_numpy(arrays["edge_index"]), torch.from_numpy(arrays["y"])
     try:
         names = (
             Names.model_validate_json(arrays["names"].tobytes()) if "names" in arrays else Names()
         )
     except ValidationError as error:
         raise GraphError("names must be the JSON text of lists of strings.") from error
-    weights = torch.from_numpy(arrays["edge_weight"]) if "edge_weight" in arrays else None
-    if weights is not None and reading.unweighted:
-        weights = weights != 0
-    graph = Graph.build(
-        features,
-        edge_index,
+    # torch reads unsigned integers of 64 bits as they are; numpy would wrap them.
+    tensors = {key: torch.from_numpy(arrays[key]) for key in arrays if key != "names"}
+    return Parts(
+        tensors["edge_index"],
+        matrix.shape[0],
+        matrix,
+        tensors.get("edge_weight"),
         names.ids,
-        weights=weights,
-        feature_names=names.feature_names,
-        integer_ids=names.integer_ids,
-        directed_is_error=reading.directed == "error",
-        notices=notices,
+        names.integer_ids,
+        tensors["y"],
+        names.class_names,
+        {part: tensors[key].movedim(0, -1) for part, key in MASK_KEYS.items() if key in tensors},
+        names.feature_names,
+        names.encoder,
     )
-    masks = {
-        part: torch.from_numpy(arrays[key]) for part, key in MASK_KEYS.items() if key in arrays
-    }
-    graph = replace(graph, encoder=names.encoder)
-    return label_graph(graph, labels, names.class_names, masks=masks)

@@ -147,7 +147,7 @@ def _kind_of_type(source: TableFile, name: str, kind: pa.DataType) -> Kind:
         return "text"
     raise GraphError(
         f"Feature columns must be numbers, truth values, dates or text. Got {name!r} of type "
-        f"{kind} in {source.called}. Leave it out with --drop {name}."
+        f"{kind} in {source.called}. Train without it: --drop {name}."
     )
 
 
@@ -165,7 +165,7 @@ def refused_gaps(source: TableFile, name: str, rows: NDArray[np.bool_]) -> Graph
     return GraphError(
         f"Features must be there and finite. Missing, NaN or infinite in column {name!r} of "
         f"{source.called}: {source.places(np.flatnonzero(rows).tolist())}. Fix them, pass "
-        f"--impute mean (or zero, or indicator), or --drop {name}."
+        f"--impute mean (or zero, or indicator), or train without it: --drop {name}."
     )
 
 
@@ -189,8 +189,8 @@ def _numbers(source: TableFile, name: str, cells: pa.ChunkedArray) -> NDArray[np
     if lost.any():
         raise GraphError(
             "Integers in feature columns must stay different as float32, and lie below 2**53. "
-            f"Column {name!r} has {_listed(source, name, lost)}. If they are identifiers, pass "
-            f"--drop {name} or --categorical {name}."
+            f"Column {name!r} has {_listed(source, name, lost)}. If they are identifiers, "
+            f"train without them (--drop {name}) or with --categorical {name}."
         )
     with np.errstate(over="ignore"):
         large = np.isinf(values.astype(np.float32)) & np.isfinite(values)

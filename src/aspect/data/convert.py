@@ -1,7 +1,7 @@
 """Graphs of any form into ours and back; PyG's also from `.pt` files.
 
-`aspect.data.foreign` takes graphs of other libraries apart; here they are checked and cleaned, by
-`Graph.build`. No code of a file is ever run.
+`aspect.data.foreign` takes graphs of other libraries apart; their parts, and those of archives and
+tables, are checked and cleaned here, by `Graph.build`. No code of a file is ever run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from aspect.data.foreign import (
     as_integers,
     column_called,
     column_names,
-    edge_columns_of,
+    edge_table_of,
     is_frame,
     is_path,
     parts_of,
@@ -72,7 +72,7 @@ def as_graph(
     read = _read(source, encoder)
     if read is not None:
         return read.graph
-    return _built(parts_of(source), directed_is_error, encoder)
+    return _built(parts_of(source), _reading(directed_is_error), encoder)
 
 
 def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledGraph:
@@ -84,9 +84,13 @@ def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledG
     read = _read(source)
     if read is not None:
         return read
-    parts = parts_of(source)
+    return labelled_of(parts_of(source), _reading(directed_is_error))
+
+
+def labelled_of(parts: Parts, reading: Reading = NO_READING) -> LabelledGraph:
+    """A graph of its parts, checked and cleaned, with the labels and splits that it has."""
     masks = {} if parts.y is None else _masks_of(parts)
-    graph = _built(parts, directed_is_error)
+    graph = _built(parts, reading)
     if parts.y is None:
         return unlabelled(graph)
     if isinstance(parts.y, list):
@@ -160,32 +164,45 @@ def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGrap
     if is_path(first) and (second is None or is_path(second)):
         reading = Reading(nodes=None if second is None else os.fspath(second))
         return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
-    frame = first if is_frame(first) else None
-    if frame is None and is_frame(second) and not is_path(first):
-        frame = edge_columns_of(first)
-    if frame is not None and (second is None or is_frame(second)):
+    edges: Any = first if is_frame(first) else None
+    if edges is None and is_frame(second) and not is_path(first):
+        edges = edge_table_of(first)
+    if edges is not None and (second is None or is_frame(second)):
         from aspect.data.table_files import table_of
         from aspect.data.tables import read_tables
 
+        edges = table_of(first, "the edge frame") if edges is first else edges
         nodes = None if second is None else table_of(second, "the node frame", index="id")
-        return read_tables(table_of(frame, "the edge frame"), encoder=encoder, nodes=nodes)
+        return read_tables(edges, encoder=encoder, nodes=nodes)
     return None
 
 
-def _built(parts: Parts, directed_is_error: bool, encoder: FeatureEncoder | None = None) -> Graph:
+def _reading(directed_is_error: bool) -> Reading:
+    return Reading(directed="error" if directed_is_error else "symmetrise")
+
+
+def _built(parts: Parts, reading: Reading, encoder: FeatureEncoder | None = None) -> Graph:
     """Checked and cleaned; features are made from the edges where there are none."""
-    has_none = parts.features is None
-    features: Features
-    features = torch.zeros(parts.num_nodes, 1) if has_none else as_features(parts.features)
+    has_none, filled = parts.features is None, list[str]()
+    features: Features = torch.zeros(parts.num_nodes, 1)
+    if not has_none:
+        # Faults of features are none where structural ones take their place.
+        impute = "zero" if reading.features else reading.impute
+        features, filled = imputed(as_features(parts.features), impute)
+    weights = parts.weights
+    if weights is not None and reading.unweighted:
+        weights = weights != 0
     graph = Graph.build(
         features,
         parts.edge_index,
         parts.ids,
-        weights=parts.weights,
+        weights=weights,
+        feature_names=parts.feature_names,
         integer_ids=parts.integer_ids,
-        directed_is_error=directed_is_error,
-        notices=parts.notices,
+        directed_is_error=reading.directed == "error",
+        notices=[*parts.notices, *([] if reading.features else filled)],
     )
+    graph = replace(graph, encoder=parts.encoder)
     return with_made_features(graph, " from the edges", encoder) if has_none else graph
 
 
@@ -202,7 +219,7 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
 
 def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
     """The name of a class; None for None, NaN and pandas' NA."""
-    if not isinstance(cell, str | int | float):  # which need no look: there may be millions
+    if not isinstance(cell, str | int | float | None):  # which need no look: there may be millions
         import pandas as pd
 
         if np.prod(np.shape(cell)) != 1:
@@ -211,21 +228,21 @@ def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
         cell = math.nan if pd.isna(cell) else cell
     if isinstance(cell, float) and cell.is_integer():  # that gaps, or igraph, have made a float
         cell = int(cell)
-    return None if cell != cell else str(cell)  # noqa: PLR0124 - NaN
+    return None if cell is None or cell != cell else str(cell)  # noqa: PLR0124 - NaN
 
 
 def _masks_of(parts: Parts) -> Mapping[str, Tensor]:
     """Splits as [splits, nodes]; PyG keeps one split as [nodes] and several as [nodes, splits]."""
-    names = [name for name in MASKS.values() if parts.masks.get(name) is not None]
+    names = [name for part, name in MASKS.items() if parts.masks.get(part) is not None]
     if 0 < len(names) < len(MASKS):
         parts.notices.append(
             f"Split masks are left aside: of {', '.join(MASKS.values())} there is only "
             f"{' and '.join(names)}."
         )
         return {}
-    masks = {part: as_tensor(parts.masks[name], name) for part, name in MASKS.items() if names}
+    masks = {part: as_tensor(parts.masks[part], name) for part, name in MASKS.items() if names}
     return {
-        part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.t()).bool().contiguous()
+        part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.movedim(-1, 0)).bool().contiguous()
         for part, mask in masks.items()
     }
 
@@ -244,12 +261,8 @@ def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
         if reading.features is not None and data.num_nodes:
             # Whatever x is, the structural features take its place.
             data.x = torch.zeros(data.num_nodes, 1)
-        elif data.x is not None:
-            data.x, cleaned = imputed(as_features(data.x), reading.impute)
-            notices += cleaned
-        if reading.unweighted and getattr(data, "edge_weight", None) is not None:
-            data.edge_weight = data.edge_weight != 0
-        labelled = as_labelled(data, directed_is_error=reading.directed == "error")
+        parts = parts_of(data)
+        return labelled_of(replace(parts, notices=[*notices, *parts.notices]), reading)
     except AspectError:
         raise
     except pickle.UnpicklingError as error:
@@ -263,8 +276,6 @@ def read_saved(path: Path, reading: Reading = NO_READING) -> LabelledGraph:
             f"{str(path)!r} is not a whole file of torch.save with a PyG Data "
             f"({type(error).__name__}). Save it again."
         ) from error
-    graph = replace(labelled.graph, notices=(*notices, *labelled.graph.notices))
-    return replace(labelled, graph=graph)
 
 
 def _check_saved(content: bytes, path: Path) -> list[str]:

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from aspect.data.archives import compressed_rows, read_arrays
-from aspect.data.features import as_features
+from aspect.data.convert import labelled_of
 from aspect.data.files import file_bytes
-from aspect.data.graph import PARTS, Graph, LabelledGraph, label_graph
+from aspect.data.foreign import Parts
+from aspect.data.graph import PARTS, LabelledGraph
 from aspect.data.source import Download
 from aspect.errors import FileError
 
@@ -78,9 +79,9 @@ def raw_bytes(url: str, checksums: Mapping[str, str]) -> tuple[bytes, Path]:
 
 def _graph(x: object, pairs: Array, y: Array, masks: Sequence[Array]) -> LabelledGraph:
     """A graph with its labels; masks are those of the parts of a split in their order, or none."""
-    graph = Graph.build(as_features(x), torch.from_numpy(pairs.astype(np.int64)))
-    parts = zip(PARTS, (torch.from_numpy(mask.astype(bool)) for mask in masks), strict=False)
-    return label_graph(graph, torch.from_numpy(y.astype(np.int64)), masks=dict(parts))
+    splits = dict(zip(PARTS, (mask.astype(bool).T for mask in masks), strict=False))
+    edges = torch.from_numpy(pairs.astype(np.int64))
+    return labelled_of(Parts(edges, len(y), x, y=y.astype(np.int64), masks=splits))
 
 
 def _arrays(get: Get, url: str, keys: Iterable[str]) -> list[Array]:

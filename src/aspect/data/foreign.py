@@ -26,6 +26,9 @@ from aspect.errors import GraphError, shown
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+    from aspect.data.encoder import FeatureEncoder
+    from aspect.data.table_files import TableFile
+
 MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}  # ours -> PyG's
 ACCEPTED = (
     "a data set's name, a path, a PyG Data or HeteroData, a frame of edges, a NetworkX, igraph or "
@@ -37,7 +40,7 @@ PAIR = 2
 
 @dataclass
 class Parts:
-    """What a graph of another library holds, before any check."""
+    """What a graph of another library, an archive or tables holds, before any check."""
 
     edge_index: Tensor  # [2, pairs]
     num_nodes: int
@@ -47,7 +50,10 @@ class Parts:
     integer_ids: bool = False  # the source had them as integers
     y: object = None  # numbers of classes, or a list of what each node has for one
     class_names: Sequence[str] | None = None
-    masks: Mapping[str, object] = field(default_factory=dict)  # by PyG's names; None: not there
+    # By part, [nodes] or [nodes, splits] as PyG has them; None: not there.
+    masks: Mapping[str, object] = field(default_factory=dict)
+    feature_names: Sequence[str] | None = None
+    encoder: FeatureEncoder | None = None  # that made the features
     notices: list[str] = field(default_factory=list)
 
 
@@ -139,16 +145,23 @@ def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
     return Parts(numbers[parts.edge_index], count, notices=parts.notices)
 
 
-def edge_columns_of(source: Any) -> dict[str, Any] | None:  # noqa: ANN401 - of any library
-    """The columns of an edge table, of a graph whose nodes have ids; None where they have none."""
+def edge_table_of(source: Any) -> TableFile | None:  # noqa: ANN401 - of any library
+    """The edge table of a graph whose nodes have ids; None where they have none."""
     if _is_matrix(source):
         return None
     parts = parts_of(source)
     if parts.ids is None:
         return None
+    import pyarrow as pa
+
+    from aspect.data.table_files import TableFile
+
     ids = np.array(parts.ids, dtype=object)
-    ends = dict(zip(("source", "target"), ids[parts.edge_index.numpy()], strict=True))
-    return ends if parts.weights is None else {**ends, "weight": parts.weights.numpy()}
+    columns = [pa.array(ids[ends], pa.string()) for ends in parts.edge_index.numpy()]
+    names = ["source", "target"]
+    if parts.weights is not None:
+        columns, names = [*columns, pa.array(parts.weights.numpy())], [*names, "weight"]
+    return TableFile("the edge frame", pa.table(columns, names), is_text=False)
 
 
 def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN401 - of three libraries
@@ -242,7 +255,7 @@ def _of_data(data: Data) -> Parts:
         None if ids is None else _ids_of(ids.tolist() if isinstance(ids, Tensor) else ids)[0],
         y=data.y,
         class_names=getattr(data, "class_names", None),
-        masks={name: getattr(data, name, None) for name in MASKS.values()},
+        masks={part: getattr(data, name, None) for part, name in MASKS.items()},
     )
     if data.edge_attr is not None:
         parts.notices.append("edge_attr is left aside. Weights of edges are read from edge_weight.")
@@ -275,9 +288,10 @@ def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
         parts.notices.append("Edge weights are left aside: only some types of edges have them.")
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
     if len(labelled) == 1 and isinstance(data[labelled[0]].y, Tensor):
-        names = [name for name in ("y", *MASKS.values()) if name in data[labelled[0]]]
+        there = {part: name for part, name in MASKS.items() if name in data[labelled[0]]}
+        names = ["y", *there.values()]
         joined = data.to_homogeneous(names, [], add_node_type=False, add_edge_type=False)
-        parts.y, parts.masks = joined.y, {name: joined[name] for name in names[1:]}
+        parts.y, parts.masks = joined.y, {part: joined[name] for part, name in there.items()}
     elif labelled:
         parts.notices.append("Labels are left aside: more than one type of nodes has them.")
     return parts
@@ -350,7 +364,7 @@ def _of_dgl(source: Any) -> Parts:  # noqa: ANN401 - a DGLGraph
         features[kind],
         None if weights is None else as_tensor(weights, "weight"),
         y=data_of(kind, ("label", "y")),
-        masks={name: data_of(kind, (name,)) for name in MASKS.values()},
+        masks={part: data_of(kind, (name,)) for part, name in MASKS.items()},
     )
 
 

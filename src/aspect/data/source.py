@@ -180,9 +180,10 @@ def catalogue_names(data_dir: str | Path | None = None) -> list[str]:
     return list(dict.fromkeys([*DATASETS, *added, *_outside.names()]))
 
 
-def is_dataset(name: str) -> bool:
+def is_dataset(name: str, data_dir: str | Path | None = None) -> bool:
     """Whether the catalogue has that name."""
-    return name in DATASETS or _user_entry(name) is not None or _loader(name) is not None
+    is_entry = name in DATASETS or _user_entry(name, data_dir) is not None
+    return is_entry or _loader(name, data_dir) is not None
 
 
 def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
@@ -385,13 +386,13 @@ def _download(entry: Dataset, data_dir: str | Path | None) -> LabelledGraph:
 # Any graph
 
 
-def check_graph_name(graph: str) -> str:
+def check_graph_name(graph: str, data_dir: str | Path | None = None) -> str:
     """The name or path itself; what can be neither is answered with the nearest name."""
     path = Path(graph)
     is_store = bool(graph) and is_folder(path)
     is_path = path.suffix or len(path.parts) > 1 or is_store
-    if not is_path and graph != MIXED and not is_dataset(graph):
-        raise UnknownNameError("data set or file", graph, [*catalogue_names(), MIXED])
+    if not is_path and graph != MIXED and not is_dataset(graph, data_dir):
+        raise UnknownNameError("data set or file", graph, [*catalogue_names(data_dir), MIXED])
     return graph
 
 
@@ -480,10 +481,10 @@ class GraphSource(Config):
         """Check the name, and that the options mean something for it."""
         return cls(graph=_stored_name(check_graph_name(graph)), reading=reading).checked()
 
-    def checked(self) -> GraphSource:
+    def checked(self, data_dir: str | Path | None = None) -> GraphSource:
         """The same; options that mean nothing for a data set are refused."""
         given = set(self.reading.model_dump(exclude_defaults=True)) - {"features", "unweighted"}
-        if given and self.is_named:
+        if given and (self.is_named or is_dataset(self.graph, data_dir)):
             raise SettingsError(
                 f"{option_of(min(given))} belongs to a graph in files of yours. "
                 f"Got it with {self.graph!r}."
@@ -536,30 +537,32 @@ class GraphSource(Config):
         from aspect.data.features import with_made_features
         from aspect.data.synthetic import embedded_graph
 
-        check_graph_name(self.graph)
+        check_graph_name(self.graph, data_dir)
+        kind = self.reading.features or (None if encoder is None else encoder.structural)
         if self.graph == MIXED:
             labelled = embedded_graph()
-        elif is_dataset(self.graph):
+        elif is_dataset(self.graph, data_dir):
             labelled = load_named(self.graph, data_dir)
         else:
-            labelled = self._read_file(Path(self.graph), encoder)
+            labelled = self._read_file(Path(self.graph), encoder, kind)
         if self.reading.unweighted:
             labelled = replace(labelled, graph=labelled.graph.unweighted())
-        kind = self.reading.features or (None if encoder is None else encoder.structural)
         if kind is None or (labelled.graph.encoder and labelled.graph.encoder.structural == kind):
             return labelled
         return replace(labelled, graph=with_made_features(labelled.graph, "", encoder, kind))
 
-    def _read_file(self, path: Path, encoder: FeatureEncoder | None) -> LabelledGraph:
+    def _read_file(
+        self, path: Path, encoder: FeatureEncoder | None, kind: Structural | None
+    ) -> LabelledGraph:
         from aspect.data.archives import read_npz
         from aspect.data.convert import read_saved
         from aspect.data.tables import read_tables
 
         suffix = path.suffix.lower()
         if suffix not in GRAPH_SUFFIXES:
-            raise FileError(
-                f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {self.graph!r}."
-            )
+            unpack = " Unpack it: aspect store alone reads packed tables." * (suffix == ".gz")
+            known = ", ".join(GRAPH_SUFFIXES)
+            raise FileError(f"A graph's file must end in {known}. Got {self.graph!r}.{unpack}")
         if suffix in TABLE_SUFFIXES:
             return read_tables(path, self.reading, encoder)
         given = self.reading.model_dump(exclude_defaults=True)
@@ -571,7 +574,8 @@ class GraphSource(Config):
                 f"{stray[0]} belongs to an edge table ({', '.join(TABLE_SUFFIXES)}). "
                 f"Got it with {self.graph!r}."
             )
-        return (read_npz if suffix == ".npz" else read_saved)(path, self.reading)
+        read = read_npz if suffix == ".npz" else read_saved
+        return read(path, self.reading.model_copy(update={"features": kind}))
 
 
 def option_of(name: str) -> str:
@@ -599,7 +603,8 @@ def read_graph(
 
     values = {**options, "nodes": None if nodes is None else str(nodes)}
     reading = make_config(Reading, values, owner="the graph")
-    labelled = GraphSource(graph=str(graph), reading=reading).checked().read(data_dir, encoder)
+    source = GraphSource(graph=str(graph), reading=reading).checked(data_dir)
+    labelled = source.read(data_dir, encoder)
     if changes := changes_of(labelled.graph):
         warn(" ".join(changes), GraphWarning)
     return labelled

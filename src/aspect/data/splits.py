@@ -214,7 +214,8 @@ def _class_balanced(labels: np.ndarray, num_classes: int, seed: int) -> Split:
     rest = np.setdiff1d(labelled, train)
     _check_room(len(train), num_validation, len(rest) - num_validation, len(labelled), num_classes)
     validation = state.choice(rest, num_validation, replace=False)
-    return _split(train, validation, np.setdiff1d(rest, validation))
+    parts = train, validation, np.setdiff1d(rest, validation)
+    return Split(*map(torch.from_numpy, parts))
 
 
 def _stratified(labels: np.ndarray, num_classes: int, seed: int) -> Split:
@@ -231,7 +232,7 @@ def _stratified(labels: np.ndarray, num_classes: int, seed: int) -> Split:
     validation, test, train = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     sizes = len(train), len(validation), len(test)
     _check_room(*sizes, sum(sizes), num_classes)
-    return _split(train, validation, test)
+    return Split(*map(torch.from_numpy, (train, validation, test)))
 
 
 def _check_room(train: int, validation: int, test: int, labelled: int, num_classes: int) -> None:
@@ -240,10 +241,6 @@ def _check_room(train: int, validation: int, test: int, labelled: int, num_class
             f"{labelled} labelled nodes in {num_classes} classes are too few to split: "
             f"they give {train} training, {validation} validation and {max(test, 0)} test nodes."
         )
-
-
-def _split(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split:
-    return Split(torch.from_numpy(train), torch.from_numpy(validation), torch.from_numpy(test))
 
 
 def _published(masks: Mapping[str, Tensor] | None, labels: Int[Tensor, " nodes"]) -> list[Split]:

@@ -24,17 +24,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aspect.data.columns import NUMBER, edge_weights, label_cells, parse_column, refused_gaps
+from aspect.data.convert import labelled_of
 from aspect.data.encoder import Caution, FeatureEncoder, Kind, ParsedColumn
 from aspect.data.features import dense, with_made_features, with_structural_features
-from aspect.data.graph import (
-    UNLABELLED,
-    Graph,
-    LabelledGraph,
-    clean_edges,
-    encode_labels,
-    label_graph,
-    unlabelled,
-)
+from aspect.data.foreign import Parts
+from aspect.data.graph import UNLABELLED, Graph, LabelledGraph, clean_edges, encode_labels
 from aspect.data.source import (
     ID_NAMES,
     LABEL_NAMES,
@@ -204,25 +198,20 @@ def _join(
     known = (pairs >= 0).all(dim=0)
     if len(set(table.ids)) < len(table.ids):
         return  # which is an error
-    # A column of zeros stands in for features that are made from the edges, or wrong.
-    graph = result.tried(
-        Graph.build,
-        torch.zeros(len(table.ids), 1),
+    parts = Parts(
         pairs[:, known],
+        len(table.ids),
+        torch.zeros(len(table.ids), 1),  # for features that are made from the edges, or wrong
+        None if edges.weights is None else edges.weights[known],
         table.ids,
-        weights=None if edges.weights is None else edges.weights[known],
-        integer_ids=table.integer_ids,
-        directed_is_error=reading.directed == "error",
+        table.integer_ids,
+        table.label_cells,
         notices=result.notices,
     )
-    if graph is None:
-        return
-    result.structure = unlabelled(graph)
-    if table.label_cells is not None:
-        result.structure = label_graph(graph, *encode_labels(table.label_cells))
-    if not result.errors:
+    result.structure = result.tried(labelled_of, parts, reading)
+    if result.structure is not None and not result.errors:
         with result.gathering():
-            graph = _with_features(graph, table, reading, encoder)
+            graph = _with_features(result.structure.graph, table, reading, encoder)
             result.labelled = replace(result.structure, graph=graph)
 
 
@@ -671,19 +660,18 @@ def extend_graph(
         encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
         features = torch.from_numpy(encoded.features)
         notices = [*notices, *encoded.notices]
-    parts = (graph.edge_index, graph.weights), (pairs, weights)
-    extended = Graph.build(
-        torch.cat([dense(graph.features).cpu(), features]),
+    both = (graph.edge_index, graph.weights), (pairs, weights)
+    parts = Parts(
         torch.cat([graph.edge_index.cpu(), pairs], dim=1),
-        ids,
+        len(ids),
+        torch.cat([dense(graph.features).cpu(), features]),
         # One where there are none; weights that are all one are none again.
-        weights=torch.cat(
-            [torch.ones(len(ends[0])) if w is None else w.cpu() for ends, w in parts]
-        ),
+        torch.cat([torch.ones(len(ends[0])) if w is None else w.cpu() for ends, w in both]),
+        ids,
+        graph.integer_ids and table.integer_ids,
         feature_names=graph.feature_names,
-        integer_ids=graph.integer_ids and table.integer_ids,
+        encoder=encoder,
         notices=notices,
     )
-    if encoder.columns:
-        return replace(extended, encoder=encoder)
-    return with_structural_features(extended, "degree", encoder)
+    extended = labelled_of(parts).graph
+    return extended if encoder.columns else with_structural_features(extended, "degree", encoder)

@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from aspect.data.files import IDS, file_bytes, is_file
 from aspect.data.graph import Graph
+from aspect.data.source import ID_NAMES, LABEL_NAMES
 from aspect.errors import FileError, GraphError, sentence_of, shown
 from aspect.estimator import Embedder
 from aspect.methods.base import Method, MethodConfig, PerGraph, Step
@@ -33,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 FORMATS = (".npy", ".pt", ".parquet", *SEPARATORS)
-ID_NAMES = ("", "id", "node", "node_id", "index", "unnamed: 0")  # the last is pandas' own
-LABEL_NAMES = ("label", "labels", "y", "class", "target")
+INDEX_NAMES = ("", "index", "unnamed: 0")  # under which pandas and others save an index
+CLASS_NAMES = (*LABEL_NAMES, "labels", "class", "target")  # that no embedding has
 DIMENSION = re.compile(r"z?\d+")  # a column of ours, and of a frame without names
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -141,7 +142,7 @@ def _table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
         frame = pd.read_csv(path, sep=separator, converters=converters)
     columns = [name for name in names if name != id_name]
     numbered = [name for name in columns if DIMENSION.fullmatch(name)]
-    wrong = [repr(name) for name in columns if name.lower() in LABEL_NAMES]
+    wrong = [repr(name) for name in columns if name.lower() in CLASS_NAMES]
     if wrong and not numbered:
         raise FileError(f"{path} has a column {wrong[0]}: embeddings must not hold labels.")
     chosen = numbered or columns
@@ -153,7 +154,8 @@ def _table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
 
 
 def _id_name(names: Sequence[str]) -> str | None:
-    return next((name for name in names if name.strip().lower() in ID_NAMES), None)
+    known = (*ID_NAMES, *INDEX_NAMES)
+    return next((name for name in names if name.strip().lower() in known), None)
 
 
 def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ from aspect.scale.bases import BasisSettings, Propagator, compute_bases
 from aspect.scale.embedding import (
     embed_store,
     gate_moments,
+    room_for,
     scaling_of,
     write_row_groups,
 )
@@ -183,27 +185,24 @@ def process_group(device: str | None) -> Iterator[tuple[Ranks, str | None]]:
         dist.destroy_process_group()
 
 
+@dataclass
 class _StoreRun:
     """The steps of a run; each takes up what was there."""
 
-    def __init__(
-        self,
-        model: Embedder,
-        store: GraphStore,
-        rows: RowSettings,
-        folder: RunFolder,
-        options: RunOptions,
-        ranks: Ranks,
-    ) -> None:
-        self.model, self.store, self.rows = model, store, rows
-        self.folder, self.options, self.ranks = folder, options, ranks
-        self.seconds: dict[str, float] = {}
+    model: Embedder
+    store: GraphStore
+    rows: RowSettings
+    folder: RunFolder
+    options: RunOptions
+    ranks: Ranks
+    seconds: dict[str, float] = field(default_factory=dict)  # of each step
 
     def carry_out(self) -> dict[str, Any]:
         path, model = self.folder.path, self.model
         started = time.perf_counter()
         engine = propagate_by_ray if self.options.engine == "ray" else None
         method, data = _rows_of(model, self.store, self.rows, path, self.ranks, engine)
+        room_for(data, method, path)
         self.seconds["propagate"] = time.perf_counter() - started
         started = time.perf_counter()
         result = self._trained(method, data)

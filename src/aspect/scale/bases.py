@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import scipy.sparse
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from aspect.config import Config, Count, Share
-from aspect.data.features import row_normalise
+from aspect.data.features import seen_features
 from aspect.data.files import is_file
 from aspect.errors import RunError, SettingsError
 from aspect.randomness import seed_for
@@ -129,15 +129,11 @@ class Bases:
         """Read every file and refuse one that is cut off, changed or missing, by its SHA-256."""
         Workspace(self.path, BASES).verify(FIX)
 
-    @property
-    def order(self) -> int:
-        """K; there are K + 1 terms."""
-        return self.facts.settings.order
-
     @cached_property
     def terms(self) -> tuple[BlockedRows, ...]:
         """T_0(L)X, ..., T_K(L)X, each [nodes, columns]."""
-        return tuple(term_rows(self.path, self.facts, k) for k in range(self.order + 1))
+        order = self.facts.settings.order
+        return tuple(term_rows(self.path, self.facts, k) for k in range(order + 1))
 
     def rows(self, numbers: slice | NDArray[np.integer[Any]]) -> NDArray[Any]:
         """All terms of some nodes: [terms, rows, columns], in memory."""
@@ -456,17 +452,20 @@ def _first_term(store: GraphStore, folder: BlockFolder, facts: BasisFacts) -> No
         name = block_name("term0", block)
         if not folder.has(name):
             numbers = slice(start, end) if order is None else order[start:end]
-            rows = _seen(store.features[numbers], settings)
+            rows: Numbers = seen_rows(store.features[numbers], settings).numpy()
             rows = rows if projection is None else rows @ projection.astype(rows.dtype)
             folder.write(name, converted(rows, settings.dtype))
 
 
-def _seen(rows: NDArray[Any], settings: BasisSettings) -> Numbers:
-    features = torch.from_numpy(converted(rows, settings.working_type))
-    seen = row_normalise(features) if settings.row_normalise else features
-    assert isinstance(seen, torch.Tensor)
-    values: Numbers = seen.numpy()
-    return values
+def seen_rows(
+    rows: NDArray[Any], settings: BasisSettings, device: torch.device | str = "cpu"
+) -> Float[Tensor, "rows features"]:
+    """Features as they are propagated, before a projection."""
+    kind: torch.dtype = getattr(torch, settings.working_type.name)
+    features = torch.from_numpy(rows).to(device).to(kind)
+    seen = seen_features(features, normalise_rows=settings.row_normalise)
+    assert isinstance(seen, Tensor)
+    return seen
 
 
 def shuffled_order(num_nodes: int, settings: BasisSettings) -> NDArray[np.int64]:
@@ -498,7 +497,7 @@ def _leading_directions(
     """
     gram = np.zeros((store.num_features, store.num_features))
     for start, end in store.blocks:
-        rows = _seen(store.features[start:end], settings).astype(np.float64)
+        rows = seen_rows(store.features[start:end], settings).double().numpy()
         gram += rows.T @ rows
     _, vectors = np.linalg.eigh(gram)
     leading: NDArray[np.float64] = vectors[:, ::-1][:, :width]

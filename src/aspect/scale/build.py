@@ -7,6 +7,7 @@ only served to make others is removed in the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -22,14 +23,15 @@ from aspect.scale.ids import IdTable, merge_id_runs, shown_ids, write_id_run
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType, StoreLayout
 from aspect.scale.sorting import EdgeCounts, merge_runs, write_run
 from aspect.scale.sources import (
-    EdgeArray,
-    EdgePieces,
     Edges,
     EdgeSource,
     NodeArrays,
     NodePieces,
     NodeSource,
     StructuralNodes,
+    edges_of_file,
+    edges_of_table,
+    have_integer_ids,
 )
 from aspect.scale.store import (
     FACTS,
@@ -73,9 +75,7 @@ def build_store(
         node_table = TablePieces(nodes, reading)
     if labels is not None and (nodes is None or node_table is not None):
         raise GraphError("Labels as an array need the features as a matrix: --nodes FILE.npy.")
-    as_integers = (table is None or EdgePieces.has_integers(table)) and (
-        node_table is None or NodePieces.has_integers(node_table)
-    )
+    as_integers = have_integer_ids(table, node_table)
     source: NodeSource
     if node_table is not None:
         source = NodePieces(node_table, as_integers=as_integers)
@@ -86,7 +86,7 @@ def build_store(
     else:
         source = StructuralNodes(reading.features)
     return write_store(
-        EdgeArray.read(edges) if table is None else EdgePieces(table, as_integers=as_integers),
+        edges_of_file(edges) if table is None else edges_of_table(table, as_integers=as_integers),
         source,
         path,
         directed_is_error=reading.directed == "error",
@@ -119,21 +119,20 @@ def write_store(
     return GraphStore.open(path)
 
 
+@dataclass(frozen=True)
 class _Builder:
     """The steps from sources to a store, each of which keeps what it finished before."""
 
-    def __init__(
-        self,
-        folder: BlockFolder,
-        edges: EdgeSource,
-        nodes: NodeSource,
-        rows_per_block: int,
-        memory_bytes: int,
-    ) -> None:
-        self.folder, self.edges, self.nodes = folder, edges, nodes
-        self.rows_per_block, self.memory_bytes = rows_per_block, memory_bytes
-        # With another bound the parts are others: the bound is in the names of scratch files.
-        self.part_rows = max(1, memory_bytes // PART_BYTES)
+    folder: BlockFolder
+    edges: EdgeSource
+    nodes: NodeSource
+    rows_per_block: int
+    memory_bytes: int
+
+    @property
+    def part_rows(self) -> int:
+        """Of a part; with another bound parts are others, so it is in the names of their files."""
+        return max(1, self.memory_bytes // PART_BYTES)
 
     def write(self, dtype: FeatureType, *, directed_is_error: bool) -> StoreFacts:
         """Everything but the seal; returns what the store holds."""
@@ -184,23 +183,20 @@ class _Builder:
         return [f"{name}-{number:05d}" for number in range(int(self.folder.read(total)[0]))]
 
     def _id_table(self) -> IdTable:
-        folder, has_numbers = self.folder, self.nodes.named_by == "ids"
-        if has_numbers:
+        has_numbers = self.nodes.named_by == "ids"
+        edges = self.edges.parts(self.part_rows)
+        named = (np.concatenate([part.source, part.target]) for part in edges)
 
-            def write_given(name: str, ids: NDArray[Any]) -> None:
-                first = int(name.rpartition("-")[2]) * self.part_rows
-                write_id_run(folder, name, ids, np.arange(first, first + len(ids)))
+        def write(name: str, ids: NDArray[Any]) -> None:
+            first = int(name.rpartition("-")[2]) * self.part_rows
+            numbers = np.arange(first, first + len(ids)) if has_numbers else None
+            write_id_run(self.folder, name, ids, numbers)
 
-            runs = self._runs("ids", self.nodes.ids(self.part_rows), ".ids.npy", write_given)
-        else:
-
-            def write_named(name: str, part: Edges) -> None:
-                write_id_run(folder, name, np.concatenate([part.source, part.target]), None)
-
-            runs = self._runs("ids", self.edges.parts(self.part_rows), ".ids.npy", write_named)
+        parts = self.nodes.ids(self.part_rows) if has_numbers else named
+        runs = self._runs("ids", parts, ".ids.npy", write)
         known = f"{SCRATCH}known-{self.memory_bytes}"
         return merge_id_runs(
-            folder, runs, known, has_numbers=has_numbers, memory_bytes=self.memory_bytes
+            self.folder, runs, known, has_numbers=has_numbers, memory_bytes=self.memory_bytes
         )
 
     def _write_rows(self, table: IdTable | None, num_nodes: int) -> EdgeCounts:

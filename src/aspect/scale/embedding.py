@@ -47,14 +47,7 @@ def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers
     Returns:
         Both files, memory-mapped: [nodes, dim] and [nodes].
     """
-    first = next(data.outputs(method))[2]
-    shapes: dict[str, tuple[int, ...]] = {EMBEDDINGS: (data.num_nodes, first.embedding.shape[1])}
-    if first.gate is not None:
-        shapes[POLICY] = (data.num_nodes,)
-    done = _begun(folder, shapes)
-    row_bytes = FLOAT_BYTES * sum(math.prod(shape[1:]) for shape in shapes.values())
-    advice = "Free some space, or lower width."
-    check_disk(folder, row_bytes * (data.num_nodes - done), advice)
+    shapes, done = room_for(data, method, folder)
     with ExitStack() as stack, ThreadPoolExecutor(1) as behind:  # writes while others are embedded
         files = {
             name: stack.enter_context(_opened(folder / name, shape, done))
@@ -70,6 +63,24 @@ def embed_store(data: RowBatches, method: Method, folder: Path) -> tuple[Numbers
             writing = behind.submit(_write, folder, files, parts, end if is_synced else None)
         writing.result()
     return mapped(folder / EMBEDDINGS), mapped(folder / POLICY) if POLICY in shapes else None
+
+
+def room_for(
+    data: RowBatches, method: Method, folder: Path
+) -> tuple[dict[str, tuple[int, ...]], int]:
+    """Shapes of the files and how many rows they have; a disk without room for others is refused.
+
+    The method need not be trained: what has no room is best known before.
+    """
+    first = next(data.outputs(method))[2]
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDINGS: (data.num_nodes, first.embedding.shape[1])}
+    if first.gate is not None:
+        shapes[POLICY] = (data.num_nodes,)
+    done = _begun(folder, shapes)
+    row_bytes = FLOAT_BYTES * sum(math.prod(shape[1:]) for shape in shapes.values())
+    advice = "Free some space, or lower width."
+    check_disk(folder, row_bytes * (data.num_nodes - done), advice)
+    return shapes, done
 
 
 def _opened(path: Path, shape: tuple[int, ...], done: int) -> FileIO:

@@ -68,7 +68,7 @@ def row_outlook(
     method: Method, graph: Graph, settings: RowSettings, *, is_chosen: bool
 ) -> Iterator[str]:
     """What to know before a training on rows, one sentence each."""
-    pool = Pool.of(method, settings)
+    pool = Pool.of(row_plan_of(method), settings)
     if is_chosen:
         size = graph.num_nodes, graph.num_features
         needed = step_bytes(method, *size, graph.device.type) / 2**30

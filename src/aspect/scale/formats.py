@@ -29,7 +29,18 @@ from aspect.errors import FileError, GraphError, shown
 from aspect.scale.build import write_store
 from aspect.scale.chunks import file_identity
 from aspect.scale.options import StoreLayout
-from aspect.scale.sources import ENDS, Columns, EdgeArray, Edges, NamedBy, NodeArrays, NodeSource
+from aspect.scale.sources import (
+    ENDS,
+    Columns,
+    Edges,
+    EdgeSource,
+    NamedBy,
+    NodeArrays,
+    NodeSource,
+    Numbers,
+    edges_of_array,
+    edges_of_file,
+)
 from aspect.scale.store import GraphStore
 
 OGB_PARTS = {"train": 1, "valid": 2, "test": 3}
@@ -38,8 +49,6 @@ IGB_COLUMNS = 1024  # of the features, in every size
 # Nodes with a label, of the largest size; the parts of its split are cut from them alone.
 IGB_LABELLED = {(269_346_174, "19"): 227_130_858, (269_346_174, "2K"): 157_675_969}
 LOCAL_HEADER = 30  # bytes before the name of a member of an archive
-
-Numbers = NDArray[Any]
 
 
 def layout_of(folder: Path) -> Literal["ogb", "igb"] | None:
@@ -68,7 +77,7 @@ def import_ogb(folder: Path, path: Path, **layout: Unpack[StoreLayout]) -> Graph
         labels=_member(labels, "node_label", members),
         split=_ogb_split(folder, len(features)),
     )
-    edges = EdgeArray(_member(data, "edge_index", members), identity[0])
+    edges = edges_of_array(_member(data, "edge_index", members), identity[0])
     store = write_store(edges, nodes, path, **layout)
     shutil.rmtree(members, ignore_errors=True)  # there only if an archive had to be unpacked
     return store
@@ -103,7 +112,7 @@ def import_igb(
         labels=_bare_or_mapped(files[1], 1),
         split=split,
     )
-    edges = EdgeArray.read(folder / "processed" / "paper__cites__paper" / "edge_index.npy")
+    edges = edges_of_file(folder / "processed" / "paper__cites__paper" / "edge_index.npy")
     return write_store(edges, nodes, path, **layout)
 
 
@@ -128,21 +137,18 @@ def _bare_or_mapped(file: Path, columns: int) -> Numbers:
 # OGB
 
 
-class _TextEdges:
+def _text_edges(file: Path) -> EdgeSource:
     """Pairs of node numbers, one a line, without a header."""
 
-    is_weighted = False
-
-    def __init__(self, file: Path) -> None:
-        self.identity, self._file = file_identity(file), file
-
-    def parts(self, rows: int) -> Iterator[Edges]:
-        for pairs in _matrices(self._file, np.dtype(np.int64), rows):
+    def parts(rows: int) -> Iterator[Edges]:
+        for pairs in _matrices(file, np.dtype(np.int64), rows):
             if pairs.shape[1] != ENDS:
                 raise GraphError(
-                    f"{str(self._file)!r} must hold two numbers in each row. Got {pairs.shape[1]}."
+                    f"{str(file)!r} must hold two numbers in each row. Got {pairs.shape[1]}."
                 )
             yield Edges(pairs[:, 0], pairs[:, 1], None)
+
+    return EdgeSource(file_identity(file), parts)
 
 
 class _TextNodes(NodeSource):
@@ -183,7 +189,7 @@ def _matrices(file: Path, dtype: np.dtype[Any], rows: int) -> Iterator[Numbers]:
         raise FileError(f"{str(file)!r} must hold rows of numbers: {first}.") from error
 
 
-def _ogb_text(folder: Path) -> tuple[_TextEdges, NodeSource]:
+def _ogb_text(folder: Path) -> tuple[EdgeSource, NodeSource]:
     raw = folder / "raw"
     if not is_file(raw / "node-feat.csv.gz"):
         raise GraphError(f"{str(folder)!r} must have raw/node-feat.csv.gz: a store needs features.")
@@ -192,7 +198,7 @@ def _ogb_text(folder: Path) -> tuple[_TextEdges, NodeSource]:
     labels = np.concatenate([*_matrices(raw / "node-label.csv.gz", np.dtype(np.float64), 10**7)])
     num_nodes = int(sizes[0, 0])
     nodes = _TextNodes(raw / "node-feat.csv.gz", num_nodes, labels, _ogb_split(folder, num_nodes))
-    return _TextEdges(raw / "edge.csv.gz"), nodes
+    return _text_edges(raw / "edge.csv.gz"), nodes
 
 
 def _check_single(graphs: int, folder: Path) -> None:
@@ -232,6 +238,8 @@ def _member(archive: Path, name: str, members: Path) -> Numbers:
             file = members / f"{archive.stem}.{name}.npy"
             if not is_file(file):
                 members.mkdir(parents=True, exist_ok=True)
+                for left in members.glob(".*.part"):  # half of an array, by a killed import
+                    left.unlink()
                 with replacing(file) as target, opened.open(info) as source:
                     shutil.copyfileobj(source, target)
     except (zipfile.BadZipFile, KeyError, ValueError) as error:

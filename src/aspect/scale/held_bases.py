@@ -7,7 +7,6 @@ are those of `aspect.scale.bases` up to rounding, and the same edges are dropped
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +14,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aspect.data.features import row_normalise
 from aspect.scale.bases import (
     BasisFacts,
     BasisSettings,
     kept_entries,
     projection_matrix,
     row_pieces,
+    seen_rows,
     shuffled_order,
 )
 from aspect.scale.store import GraphStore, check_neighbours
@@ -80,15 +79,10 @@ class DeviceGraph:
         columns = settings.columns(store.num_features)
         self.features = torch.empty(store.num_nodes, columns, dtype=stored, device=device)
         for block, (start, end) in enumerate(store.blocks):
-            self.features[start:end] = self._seen(store.features.block(block), settings)
-
-    def _seen(self, rows: NDArray[Any], settings: BasisSettings) -> Float[Tensor, "rows columns"]:
-        features = torch.from_numpy(rows).to(self.device).to(self.kind)
-        seen = row_normalise(features) if settings.row_normalise else features
-        assert isinstance(seen, Tensor)
-        if self.projection is None:
-            return seen
-        return seen @ torch.from_numpy(self.projection).to(seen)
+            rows = seen_rows(store.features.block(block), settings, device)
+            if self.projection is not None:
+                rows = rows @ torch.from_numpy(self.projection).to(rows)
+            self.features[start:end] = rows
 
     @torch.no_grad()
     def bases(self, settings: BasisSettings) -> HeldBases:

@@ -43,7 +43,6 @@ from aspect.scale.rows import (
     STREAMED,
     Pool,
     RowBatches,
-    basis_settings,
     row_plan_of,
     stored_views,
 )
@@ -140,6 +139,9 @@ class Need:
     disk_bytes: int  # that stay
 
 
+TrainingNeeds = tuple[Need, Need]  # of an epoch, and of the embedding
+
+
 @dataclass(frozen=True)
 class Outlook:
     """What a mode takes."""
@@ -196,22 +198,18 @@ def foresee(
         is_stored: Whether the graph is a store already, which needs not be made.
     """
     stored = () if is_stored else (_store_need(size, machine, speeds),)
-    trained = training_needs(size, method, rows, machine, speeds)
-    by_rows = (_bases_need(size, method, rows, machine, speeds), *trained["rows"])
-    columns = Pool.of(method, rows).basis.columns(size.num_features)
+    pool = Pool.of(row_plan_of(method), rows)
+    full, trained = _training_needs(size, pool, rows, machine, speeds)
+    by_rows: tuple[Need, ...] = (_bases_need(size, pool, machine, speeds), *trained)
+    columns = pool.basis.columns(size.num_features)
     batch = min(size.num_nodes, rows.batch or BATCH["cuda"])
     on_gpu = step_bytes(method, batch, columns)
-    if (held := _held_on_gpu(size, method, rows, machine)) is not None:
-        bases = Pool.of(method, rows).num_bytes(size.num_nodes, size.num_features)
-        on_gpu = max(held, on_gpu + bases)
-        by_rows = _gpu_needs(size, method, rows, machine, speeds) or by_rows
-    full = trained["full"]
+    if (held := _held_on_gpu(size, pool, machine)) is not None:
+        on_gpu = max(held, on_gpu + pool.num_bytes(size.num_nodes, size.num_features))
+        by_rows = _gpu_needs(size, pool, rows, speeds, trained) or by_rows
     if machine.gpu_bytes is not None and speeds.gpu is not None:
         seconds = size.num_nodes * speeds.gpu.node
-        full = tuple(
-            replace(need, seconds=each)
-            for need, each in zip(full, (seconds, seconds / 3), strict=True)
-        )
+        full = replace(full[0], seconds=seconds), replace(full[1], seconds=seconds / 3)
     outlooks = (
         Outlook("full", full, step_bytes(method, size.num_nodes, columns), machine),
         Outlook("rows", (*stored, *by_rows), on_gpu, machine),
@@ -219,25 +217,22 @@ def foresee(
     return list(outlooks), _advice(*outlooks, is_stored=is_stored)
 
 
-def _held_on_gpu(
-    size: GraphSize, method: Method, rows: RowSettings, machine: Machine
-) -> int | None:
+def _held_on_gpu(size: GraphSize, pool: Pool, machine: Machine) -> int | None:
     """Bytes of a GPU while bases are computed that all fit it; None: they lie on the disk."""
     if machine.gpu_bytes is None or machine.workers > 1:
         return None
-    pool, sizes = Pool.of(method, rows), (size.num_nodes, size.num_entries, size.num_features)
+    sizes = size.num_nodes, size.num_entries, size.num_features
     held = held_bytes(*sizes, pool.basis, pool.count)
     return held if held <= SHARE_OF_GPU * machine.gpu_bytes else None
 
 
 def _gpu_needs(
-    size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
+    size: GraphSize, pool: Pool, rows: RowSettings, speeds: Speeds, trained: TrainingNeeds
 ) -> tuple[Need, ...]:
     """Those of rows whose bases are held on a GPU; none where it was not measured."""
-    gpu, pool = speeds.gpu, Pool.of(method, rows)
+    gpu, (epoch, embed) = speeds.gpu, trained
     if gpu is None:
         return ()
-    epoch, embed = training_needs(size, method, rows, machine, speeds)["rows"]
     stored = store_bytes(size.num_nodes, size.num_edges, size.num_features, "float32")
     pairs = pool.basis.order * size.num_entries * pool.basis.columns(size.num_features)
     batches = -(-size.num_nodes // (rows.batch or BATCH["cuda"]))
@@ -295,11 +290,8 @@ def _store_need(size: GraphSize, machine: Machine, speeds: Speeds) -> Need:
     )
 
 
-def _bases_need(
-    size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
-) -> Need:
+def _bases_need(size: GraphSize, pool: Pool, machine: Machine, speeds: Speeds) -> Need:
     """The bases of all views that the method trains on."""
-    pool = Pool.of(method, rows)
     need = basis_need(size, pool.basis, speeds)
     return Need(
         _title(pool),
@@ -335,13 +327,12 @@ def basis_need(size: GraphSize, settings: BasisSettings, speeds: Speeds) -> Need
     return Need("one basis", seconds, int(memory), disk + size.num_nodes * 8)
 
 
-def training_needs(
-    size: GraphSize, method: Method, rows: RowSettings, machine: Machine, speeds: Speeds
-) -> dict[Mode, tuple[Need, ...]]:
-    """One epoch, and the embedding of all nodes, in each mode."""
-    width = speeds.width
-    embeddings = FLOAT * size.num_nodes * (width + 1)
-    held = Pool.of(method, rows).num_bytes(size.num_nodes, size.num_features)
+def _training_needs(
+    size: GraphSize, pool: Pool, rows: RowSettings, machine: Machine, speeds: Speeds
+) -> tuple[TrainingNeeds, TrainingNeeds]:
+    """One epoch, and the embedding of all nodes, on the whole graph and on rows."""
+    embeddings = FLOAT * size.num_nodes * (speeds.width + 1)
+    held = pool.num_bytes(size.num_nodes, size.num_features)
     held = held if held <= HELD_BYTES else 0  # else they are read from the disk
     batches = -(-size.num_nodes // (rows.batch or BATCH["cpu"]))
     process = speeds.process + 8 * size.num_nodes
@@ -365,7 +356,7 @@ def training_needs(
         Need("an epoch", size.num_nodes * speeds.node, whole, 0),
         Need("embed", size.num_nodes * speeds.node / 3, whole, embeddings),
     )
-    return {"full": in_full, "rows": by_rows}
+    return in_full, by_rows
 
 
 # Calibration
@@ -377,7 +368,8 @@ def calibrate(size: GraphSize, method: str, rows: RowSettings, *, seed: int = 0)
     forget_peak(cpu)
     process = peak_bytes(cpu)
     degree = min(MOST_DEGREE, max(1, 2 * size.num_edges // size.num_nodes))
-    columns = Pool.of(method_of(method, 2, seed), rows).basis.columns(size.num_features)
+    pool = Pool.of(row_plan_of(method_of(method, 2, seed)), rows)
+    columns = pool.basis.columns(size.num_features)
     with tempfile.TemporaryDirectory(prefix="aspect-plan-") as name:
         folder = Path(name)
         sort, write = _measure_sorting(folder), _measure_writing(folder)
@@ -519,7 +511,7 @@ def _measure_gpu(
         torch.cuda.synchronize()
         return time.perf_counter() - started, done
 
-    basis = basis_settings(settings, plan)
+    basis = Pool.of(plan, settings).basis
     DeviceGraph(store, basis, device).bases(basis)  # libraries are loaded
     loading, graph = timed(lambda: DeviceGraph(store, basis, device))
     propagating, _ = timed(lambda: graph.bases(basis))

@@ -55,16 +55,9 @@ def connect(workers: int | None = None) -> int:
         ) from error
     if not ray.is_initialized():
         try:
-            if os.environ.get("RAY_ADDRESS"):
-                ray.init(log_to_driver=False, logging_level=logging.ERROR)
-            else:
-                ray.init(
-                    address="local",
-                    num_cpus=workers,
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                )
+            here: dict[str, Any] = {"address": "local", "num_cpus": workers}
+            cluster = {} if os.environ.get("RAY_ADDRESS") else {**here, "include_dashboard": False}
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **cluster)
         except ConnectionError as error:
             raise SettingsError(
                 f"There is no Ray cluster at {os.environ.get('RAY_ADDRESS')!r}. "

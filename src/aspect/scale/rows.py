@@ -49,18 +49,6 @@ SAMPLE = 4_096  # rows by which the health of an embedding is judged
 WATCHED, GRADIENT = "watched loss", "norm of the gradient"  # beside the names of a step's numbers
 
 
-def basis_settings(settings: RowSettings, plan: RowPlan) -> BasisSettings:
-    """Those of the clean bases."""
-    return BasisSettings(
-        order=max(1, plan.order),
-        self_loops=plan.self_loops,
-        row_normalise=plan.normalise_rows,
-        projection=settings.projection,
-        width=settings.projection_width,
-        dtype=settings.precision,
-    )
-
-
 def row_plan_of(method: Method) -> RowPlan:
     """The method's plan; one that needs the whole graph is refused."""
     plan = method.row_plan()
@@ -107,26 +95,34 @@ class StoredViews:
 
 @dataclass(frozen=True)
 class Pool:
-    """How many bases a method asks for, each of the same size."""
+    """The bases that a method takes: how they are computed, and how many there are of each view."""
 
-    basis: BasisSettings
-    count: int
+    basis: BasisSettings  # of the clean ones
+    sizes: Mapping[RowView, int]  # one of the clean graph, and of the shuffled one
 
     @classmethod
-    def of(cls, method: Method, settings: RowSettings) -> Pool:
-        """Those of a method that is trained on rows."""
-        plan = row_plan_of(method)
-        return cls(basis_settings(settings, plan), sum(pool_sizes(plan, settings).values()))
+    def of(cls, plan: RowPlan, settings: RowSettings) -> Pool:
+        """Those of a plan; the clean ones always."""
+        basis = BasisSettings(
+            order=max(1, plan.order),
+            self_loops=plan.self_loops,
+            row_normalise=plan.normalise_rows,
+            projection=settings.projection,
+            width=settings.projection_width,
+            dtype=settings.precision,
+        )
+        views = (0.0, *plan.views)
+        sizes = {view: 1 if view in (0.0, "shuffled") else settings.pool for view in views}
+        return cls(basis, sizes)
+
+    @property
+    def count(self) -> int:
+        """All of them, each of the same size."""
+        return sum(self.sizes.values())
 
     def num_bytes(self, num_nodes: int, num_features: int) -> int:
         """All of them together."""
         return self.count * self.basis.num_bytes(num_nodes, num_features)
-
-
-def pool_sizes(plan: RowPlan, settings: RowSettings) -> dict[RowView, int]:
-    """Bases of each view: one of the clean graph, a pool for every drop rate, a shuffled one."""
-    views = dict.fromkeys((0.0, *plan.views))
-    return {view: 1 if view in (0.0, "shuffled") else settings.pool for view in views}
 
 
 def stored_views(
@@ -154,8 +150,8 @@ def stored_views(
         engine: Who multiplies, in place of this process: `aspect.scale.ray_engine`.
         is_alone: Whether no other process reads the bases.
     """
-    clean = basis_settings(settings, plan)
-    sizes = pool_sizes(plan, settings)
+    pool = Pool.of(plan, settings)
+    clean, sizes = pool.basis, pool.sizes
 
     def place_of(view: RowView, member: int) -> Path:
         return folder / ("clean" if view == 0.0 else f"{view}-{member}")
@@ -168,9 +164,8 @@ def stored_views(
         return clean.model_copy(update=changes)
 
     where, graph = torch.device(device), None
-    if engine is None and is_alone and _fits_gpu(store, clean, sum(sizes.values()), where):
+    if engine is None and is_alone and _fits_gpu(store, pool, where):
         graph = DeviceGraph(store, clean, where)
-
     else:
         members = [(view, member) for view, size in sizes.items() for member in range(size)]
         missing = sum(not is_file(place_of(*each) / JOB) for each in members)
@@ -190,15 +185,13 @@ def stored_views(
     return StoredViews(store, plan, pools)
 
 
-def _fits_gpu(
-    store: GraphStore, settings: BasisSettings, num_bases: int, device: torch.device
-) -> bool:
-    """Whether so many bases can be computed and held in its free memory."""
+def _fits_gpu(store: GraphStore, pool: Pool, device: torch.device) -> bool:
+    """Whether all bases can be computed and held in its free memory."""
     if device.type == "cpu":
         return False
     free, _ = torch.cuda.mem_get_info(device)
     size = store.num_nodes, 2 * store.num_edges, store.num_features
-    return held_bytes(*size, settings, num_bases) <= SHARE_OF_GPU * free
+    return held_bytes(*size, pool.basis, pool.count) <= SHARE_OF_GPU * free
 
 
 class _Reader:
@@ -209,10 +202,8 @@ class _Reader:
     ) -> None:
         self.bases, self.device = bases, device
         self.weights = smoothing_coefficients(plan.order) if plan.smoothed else None
-        self.held: Tensor | None = None
-        if held and isinstance(bases, HeldBases) and self.weights is None:
-            self.held = bases.terms
-        elif held:
+        self.held = bases.terms if isinstance(bases, HeldBases) else None
+        if held and (self.held is None or self.weights is not None):
             nodes, first = bases.facts.num_nodes, self._smoothed(self.stored(slice(0, 1)))
             copy = first.new_empty(len(first), nodes, first.shape[2])
             for start, end in row_ranges(nodes, STREAMED):
@@ -225,13 +216,11 @@ class _Reader:
 
     def stored(self, rows: Tensor | slice) -> Tensor:
         """As they lie in memory or on the disk."""
-        terms = self.held
-        if isinstance(self.bases, HeldBases):
-            terms = self.bases.terms if terms is None else terms
-        elif terms is None:
+        if self.held is None:
+            assert isinstance(self.bases, Bases)
             found = self.bases.rows(rows if isinstance(rows, slice) else rows.numpy())
             return torch.from_numpy(found)
-        return terms[:, rows] if isinstance(rows, slice) else terms.index_select(1, rows)
+        return self.held[:, rows] if isinstance(rows, slice) else self.held.index_select(1, rows)
 
     def ready(self, stored: Tensor) -> Float[Tensor, "terms rows features"]:
         """What was read, on the device."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +45,13 @@ class Edges(NamedTuple):
     weights: Numbers | None
 
 
-class EdgeSource(Protocol):
+@dataclass(frozen=True)
+class EdgeSource:
     """Edges that are read in parts, the same at every call."""
 
     identity: list[Any]
-    is_weighted: bool
-
-    def parts(self, rows: int) -> Iterator[Edges]:
-        """So many edges at a time."""
+    parts: Callable[[int], Iterator[Edges]]  # so many edges at a time
+    is_weighted: bool = False
 
 
 # What the ends of edges are: numbers of rows, ids of the nodes, or ids that edges alone know.
@@ -82,56 +82,54 @@ class NodeSource(ABC):
         """
 
 
-class EdgeArray:
+def edges_of_array(array: Numbers, identity: list[Any]) -> EdgeSource:
     """Integers of shape [2, edges] or [edges, 2], memory-mapped."""
+    if array.ndim != ENDS or ENDS not in array.shape or array.dtype.kind not in "iu":
+        raise FileError(
+            "Edges as an array must be integers of shape [2, edges] or [edges, 2]. "
+            f"Got {array.dtype} of shape {list(array.shape)} in {identity[0]!r}."
+        )
+    ends = array if array.shape[0] == ENDS else array.T
 
-    is_weighted = False
-
-    def __init__(self, array: Numbers, identity: list[Any]) -> None:
-        self.identity = identity
-        if array.ndim != ENDS or ENDS not in array.shape or array.dtype.kind not in "iu":
-            raise FileError(
-                "Edges as an array must be integers of shape [2, edges] or [edges, 2]. "
-                f"Got {array.dtype} of shape {list(array.shape)} in {identity[0]!r}."
-            )
-        self._ends = array if array.shape[0] == ENDS else array.T
-
-    @classmethod
-    def read(cls, path: Path) -> EdgeArray:
-        """Those of a NumPy file."""
-        return cls(mapped_array(path, ENDS), file_identity(path))
-
-    def parts(self, rows: int) -> Iterator[Edges]:
-        """So many edges at a time."""
-        for start, end in row_ranges(self._ends.shape[1], rows):
-            source, target = np.array(self._ends[:, start:end], np.int64)
+    def parts(rows: int) -> Iterator[Edges]:
+        for start, end in row_ranges(ends.shape[1], rows):
+            source, target = np.array(ends[:, start:end], np.int64)
             yield Edges(source, target, None)
 
+    return EdgeSource(identity, parts)
 
-class EdgePieces:
-    """Edges of a table; without `as_integers` their ids are texts."""
 
-    def __init__(self, table: TablePieces, *, as_integers: bool) -> None:
-        self.identity = table.identity
-        self._table, self._as_integers = table, as_integers
-        self._source, self._target, weight = edge_columns(table.header, table.reading)
-        self._weight = None if table.reading.unweighted else weight
-        self.is_weighted = self._weight is not None
+def edges_of_file(path: Path) -> EdgeSource:
+    """Those of a NumPy file."""
+    return edges_of_array(mapped_array(path, ENDS), file_identity(path))
 
-    @staticmethod
-    def has_integers(table: TablePieces) -> bool:
-        """Whether the ends are of an integer type."""
-        source, target, _ = edge_columns(table.header, table.reading)
-        return table.header.has_integers(source) and table.header.has_integers(target)
 
-    def parts(self, rows: int) -> Iterator[Edges]:
-        """So many edges at a time."""
-        ends = [self._source, self._target]
-        names = ends if self._weight is None else [*ends, self._weight]
-        for piece in self._table.pieces(names, rows):
-            source, target = (as_ids(piece, name, as_integers=self._as_integers) for name in ends)
-            weights = None if self._weight is None else edge_weights(piece, self._weight).numpy()
+def edges_of_table(table: TablePieces, *, as_integers: bool) -> EdgeSource:
+    """Those of a table; without `as_integers` their ids are texts."""
+    first, second, weight = edge_columns(table.header, table.reading)
+    ends = [first, second]
+    names = ends if weight is None else [*ends, weight]
+    unweighted = table.reading.unweighted
+
+    def parts(rows: int) -> Iterator[Edges]:
+        for piece in table.pieces(names, rows):
+            source, target = (as_ids(piece, name, as_integers=as_integers) for name in ends)
+            # Zero is no edge, of an unweighted graph either.
+            weights = None if weight is None else edge_weights(piece, weight, unweighted).numpy()
             yield Edges(source, target, weights)
+
+    return EdgeSource(table.identity, parts, is_weighted=weight is not None and not unweighted)
+
+
+def have_integer_ids(edges: TablePieces | None, nodes: TablePieces | None) -> bool:
+    """Whether all columns of ids in these tables are of an integer type."""
+    named = []
+    if edges is not None:
+        source, target, _ = edge_columns(edges.header, edges.reading)
+        named += [(edges, source), (edges, target)]
+    if nodes is not None:
+        named.append((nodes, node_columns(nodes.header, nodes.reading)[0]))
+    return all(table.header.has_integers(name) for table, name in named)
 
 
 class NodeArrays(NodeSource):
@@ -198,13 +196,8 @@ class NodePieces(NodeSource):
             raise SettingsError(
                 "A store takes no categories: --categorical needs all values of a column at once."
             )
-        self._read = [*self._columns, *([self._label] if self._label else [])]
+        self._read = [*self._columns, *([] if self._label is None else [self._label])]
         self._fit()
-
-    @staticmethod
-    def has_integers(table: TablePieces) -> bool:
-        """Whether the ids are of an integer type."""
-        return table.header.has_integers(node_columns(table.header, table.reading)[0])
 
     def _fit(self) -> None:
         """The encoder, the number of nodes and the classes, by one pass through the table."""
@@ -214,8 +207,8 @@ class NodePieces(NodeSource):
             nonlocal counted
             for piece in self._table.pieces(self._read, FIT_ROWS):
                 counted += piece.table.num_rows
-                if self._label:
-                    classes.update(dict.fromkeys(self._cells(piece)))
+                if self._label is not None:
+                    classes.update(dict.fromkeys(label_cells(piece, self._label)))
                 yield piece
 
         reading = self._table.reading
@@ -225,10 +218,6 @@ class NodePieces(NodeSource):
         self.num_nodes, self.class_names = counted, encode_labels([*classes])[1]
         self.feature_names = self._encoder.feature_names
         self.num_features = len(self.feature_names)
-
-    def _cells(self, piece: TableFile) -> list[str | None]:
-        assert self._label is not None
-        return label_cells(piece, self._label)
 
     @override
     def ids(self, rows: int) -> Iterator[Numbers]:
@@ -241,8 +230,9 @@ class NodePieces(NodeSource):
         number = {name: k for k, name in enumerate(self.class_names)}
         for piece in self._table.pieces(self._read, rows):
             columns: Columns = {"features": encode_piece(piece, self._encoder)}
-            if self._label:
-                numbers = [number.get(str(cell), UNLABELLED) for cell in self._cells(piece)]
+            if self._label is not None:
+                cells = label_cells(piece, self._label)
+                numbers = [number.get(str(cell), UNLABELLED) for cell in cells]
                 columns["labels"] = np.array(numbers, np.int32)
             yield columns
 
