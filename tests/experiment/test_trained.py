@@ -299,3 +299,13 @@ def test_a_run_on_rows_is_another_variant_than_one_on_the_whole_graph(two_runs, 
     assert records[0].key != records[1].key
     with pytest.raises(RunError, match=r"rows1 has another way of training on rows than .*0"):
         evaluate_runs([whole, paths[1]], device="cpu")
+
+
+def test_the_command_that_goes_on_quotes_the_folder(tmp_path):
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    with pytest.raises(RunError, match=r"Train one with: aspect train --out '.*/two words'\."):
+        open_run(folder)
+    (folder / "config.yaml").touch()
+    with pytest.raises(RunError, match=r"Go on with: aspect train --out '.*/two words' --resume\."):
+        open_run(folder)

@@ -12,7 +12,7 @@ from pydantic import Field
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
 from aspect.cli.console import number_text
-from aspect.cli.options import NumbersFile, SplitsName, check_run
+from aspect.cli.options import NumbersFile, SplitsName
 from aspect.cli.session import Session, command
 from aspect.config import Config
 from aspect.errors import counted
@@ -24,6 +24,7 @@ from aspect.evaluation.stability_request import (
     TRANSFERRED,
     StabilityRequest,
 )
+from aspect.training.files import check_run
 
 UNTARGETED = [name for name in attack_names() if not attack_info(name).targeted]
 

@@ -18,7 +18,6 @@ from aspect.attacks.registry import attack_title
 from aspect.cli.completion import graph_argument
 from aspect.cli.console import health_text
 from aspect.cli.options import (
-    CONFIG,
     FolderOptions,
     PoisonOptions,
     PruneOptions,
@@ -31,6 +30,7 @@ from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
 from aspect.errors import CheckpointError, RunError, SettingsError, counted
 from aspect.methods.registry import require_method_name, short_name
 from aspect.settings import Experiment, PerturbedBy, find_experiment
+from aspect.training.files import CONFIG
 
 if TYPE_CHECKING:
     from aspect.experiment.run import PerturbedGraph

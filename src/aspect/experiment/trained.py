@@ -38,7 +38,7 @@ from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.plugins import is_reference
 from aspect.scale.store import is_store
 from aspect.settings import Experiment, RowSettings, load_experiment
-from aspect.training.folder import (
+from aspect.training.files import (
     CONFIG,
     EMBEDDINGS,
     FEATURES,
@@ -47,11 +47,9 @@ from aspect.training.folder import (
     MODEL,
     POLICY,
     RECORD,
-    RUN,
-    RunFolder,
-    Start,
-    read_start,
+    check_run,
 )
+from aspect.training.folder import RUN, RunFolder, Start, read_start
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport
 from aspect.workspace import (
@@ -489,14 +487,8 @@ class StoredRun:
 def open_run(path: str | Path) -> StoredRun:
     """A complete run, every file of it compared with its manifest; others are refused."""
     path = Path(path)
-    workspace = Workspace(path, RUN)
-    if not workspace.has(CONFIG):
-        raise RunError(f"{path} is not a run's folder. Train one with: aspect train --out {path}.")
-    if not workspace.has(RECORD):
-        raise RunError(
-            f"The run in {path} is not complete. Go on with: aspect train --out {path} --resume."
-        )
-    if not workspace.verify(TRAIN_AGAIN):
+    check_run(path)
+    if not Workspace(path, RUN).verify(TRAIN_AGAIN):
         logger.warning(
             "%s has no %s, as runs of version 0.2 and before: damage may go unnoticed.",
             path,

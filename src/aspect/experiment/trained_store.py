@@ -70,15 +70,8 @@ from aspect.scale.ray_engine import RayTraining, connect, num_gpus, propagate_by
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
-from aspect.training.folder import (
-    BASES,
-    CHECKPOINT,
-    CHECKPOINTS,
-    EMBEDDINGS,
-    METRICS,
-    MODEL,
-    RunFolder,
-)
+from aspect.training.files import BASES, CHECKPOINT, CHECKPOINTS, EMBEDDINGS, METRICS, MODEL
+from aspect.training.folder import RunFolder
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
