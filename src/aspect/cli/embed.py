@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aspect.attacks.pruning import DEFAULT, reached_text, score_text
+from aspect.attacks.pruning import DEFAULT, edge_score_text, reached_text
 from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
@@ -180,7 +180,7 @@ def _sentence(content: dict[str, Any], asked: float) -> str:
     wrote = f"Wrote {content['nodes']} embeddings{new} of {content['dim']} dimensions"
     pruned, edges, told = content["pruned_edges"], content["edges"], ""
     if asked:
-        score = score_text(DEFAULT, content["prune_score"])
+        score = edge_score_text(DEFAULT, content["prune_score"])
         told = f" Pruned: {reached_text(pruned, edges, asked)}. {score}"
     elif pruned:  # by the model's own rule
         told = f" Pruned: {pruned} of {edges} edges."

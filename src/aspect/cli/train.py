@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.attacks.pruning import Pruning, reached_text, score_text
+from aspect.attacks.pruning import Pruning, edge_score_text, reached_text
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import graph_argument
 from aspect.cli.console import health_text
@@ -266,7 +266,7 @@ def _show(session: Session, record: dict[str, Any]) -> None:
         told = record["prune"]
         what, count = "Weighed less" if told["soft"] else "Pruned", told["reached"] * told["edges"]
         reached = reached_text(round(count), told["edges"], told["ratio"])
-        score = score_text(told["score"], told["used_score"])
+        score = edge_score_text(told["score"], told["used_score"])
         say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
