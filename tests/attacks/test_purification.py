@@ -11,6 +11,7 @@ from torch.nn.functional import cosine_similarity
 from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import apply_flips
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import SCORES, Pruning
 from aspect.attacks.purification import (
     Profiles,
@@ -282,6 +283,23 @@ def test_relabelled_nodes_lose_the_same_edges(graph, how):
     left, expected = (purify(each, Pruning.of(how)) for each in (other, graph))
     pairs = {frozenset(order[pair].tolist()) for pair in left.edge_index.t()}
     assert pairs == {frozenset(pair.tolist()) for pair in expected.edge_index.t()}
+
+
+@pytest.mark.parametrize("score", ["tfidf", "paths", "support+paths"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_the_edges_are_scored_once_for_the_ratio_and_for_the_pruning(
+    graph, monkeypatch, score, soft
+):
+    scored = []
+    for kind in (Profiles, Paths):
+
+        def counted(self, low, high, real=kind.scores):
+            scored.append(type(self))
+            return real(self, low, high)
+
+        monkeypatch.setattr(kind, "scores", counted)
+    purify(graph, Pruning(ratio="auto", score=score, soft=soft))
+    assert len(scored) == len(score.split("+"))
 
 
 def test_rounds_score_what_the_last_one_left(graph):

@@ -166,9 +166,10 @@ class Outcome:
 
 @dataclass
 class Training:
-    """What several runs share: a model once there is one, or why there is none."""
+    """What several runs share: graph and model, once they are there, or why there is no model."""
 
     model: Embedder | None = None
+    graph: Graph | None = None  # that is trained on
     error: TrainingError | None = None
 
 
@@ -261,7 +262,7 @@ def run(
         data_dir: Where files of named data sets lie.
         device: Where to train; by default of the kind that the spec names.
         labelled: The clean graph of the spec, if it was read already.
-        training: Shared with other runs; a model in it was trained on the graph that the spec says.
+        training: Shared with other runs; a model in it was, or is, trained as the spec says.
         probe: In place of the one that the spec names.
         recorder: Keeps the reports of the training; the values of a `ValueRecorder`, as it is by
             default, become the curves of the details.
@@ -299,7 +300,7 @@ class _Run:
             splits = draw_splits(self.labelled, spec.splits, spec.split_numbers, targets)
         # All files are looked at before the training: one that changed must not cost it.
         notes = [perturbed.note() for perturbed in self.task.perturbed]
-        graph = self._trained_graph()
+        graph = training.graph = training.graph or self._trained_graph()
         model = self._model(training, graph, recorder)
         with self._timed("embed", model.device):
             embeddings = model.embed(graph, normalise="none").to(model.device)
@@ -350,8 +351,8 @@ class _Run:
         """The training's; it is trained once, and so it fails once."""
         if training.error is not None:
             raise training.error
-        if training.model is None:
-            model = self._new_model()
+        model = training.model or self._new_model()
+        if not model.is_fitted:
             forget_peak(model.device)
             try:
                 with self._timed("train", model.device):
@@ -359,8 +360,8 @@ class _Run:
             except TrainingError as error:
                 training.error = error
                 raise
-            training.model = model
-        return training.model
+        training.model = model
+        return model
 
     def _new_model(self) -> Embedder:
         """One that has to be fitted; that of a file of embeddings only reads it."""

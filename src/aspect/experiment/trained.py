@@ -147,18 +147,19 @@ def _train_in_memory(
             return dict(open_run(folder.path).record)
         for sentence in model.outlook(graph):
             options.on_outlook(sentence)
+        model.scale = rows or "full"
         spec = training_spec(model, checksum, poison, rows)
         cell = Cell.outside_plans("train", model.name, source, spec)
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
-        outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
+        training = Training(model, graph)
+        outcome = run(task, labelled=labelled, training=training, recorder=folder)
         _write_outputs(folder.path, outcome, graph)
         record = {**run_record(outcome, folder.path, options), "notices": [*graph.notices]}
         if poison is not None:
             told = poison.file.to_dict(poison.perturbation)
             record["perturbation"] = {**told, "edges": graph.num_edges}
         if model.prune is not None:
-            assert outcome.model is not None  # trained in this process
-            record["prune"] = {**model.prune.model_dump(), **_pruned(outcome.model, graph)}
+            record["prune"] = {**model.prune.model_dump(), **_pruned(model, graph)}
         folder.complete(record)
         return record
 
