@@ -78,6 +78,12 @@ def test_a_change_for_all_that_no_entry_knows_is_refused():
         make_plan(entries=["raw"], set={"width": 8}).check_changes()
 
 
+def test_an_entry_says_where_its_settings_go(tmp_path):
+    text = "graphs: [mixed]\nentries: [{name: aspect, settings: {epochs: 2}}]\n"
+    with pytest.raises(SettingsError, match=r"by the key set\. Got settings\."):
+        load_plan(write(tmp_path, text))
+
+
 def test_options_for_files_need_a_file(tmp_path):
     text = "entries: [raw]\ngraphs: [mixed{more}]\nreading: {{nodes: nodes.csv}}\n"
     with pytest.raises(SettingsError, match="nodes belongs to a graph in files"):

@@ -269,8 +269,8 @@ def _import(
             wanted = AttackRequest(budget=options.budget, flips=options.flips).count(graph)
             if wanted > len(flips):
                 raise SettingsError(
-                    f"{given} lists {len(flips)} flips. Got a wish for {wanted}: lower --budget or "
-                    "--flips."
+                    f"{given} lists {len(flips)} flips. Got a budget of {wanted}: lower --budget "
+                    "or --flips."
                 )
             flips = flips[:wanted]
         files = imported_files(

@@ -12,9 +12,9 @@ from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
-from aspect.data.files import embedding_files
+from aspect.data.files import embedding_files, is_present
 from aspect.data.source import NO_READING, GraphSource, Reading
-from aspect.errors import SettingsError
+from aspect.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
@@ -70,6 +70,10 @@ def embed(
     for path in files.values():
         inputs = (model, graph, reading.nodes, how.add)
         check_target(path, overwrite=how.overwrite, inputs=inputs)
+    if not is_present(Path(model)):
+        raise RunError(
+            f"There is no run and no saved model at {model!r}. Train one with: aspect train."
+        )
     with session.screen.activity("Embedding"):
         content = _embed(session, model, source, files, how)
     session.screen.warn(*content["warnings"])

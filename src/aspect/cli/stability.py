@@ -143,7 +143,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[s
 
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The answer in a sentence: what harms most at the largest budget."""
+    """The answer in a sentence: what lowers the accuracy most at the largest budget."""
     largest = max(row["budget"] for row in rows)
     tried, at = [row for row in rows if row["budget"] == largest], f"At {100 * largest:.4g}%"
     judged = [row for row in tried if row["drop"] is not None]
@@ -154,7 +154,7 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     worst = max(judged, key=lambda row: float(row["drop"]))
     if worst["drop"] <= 0:
         return f"{at} nothing that was tried lowers the accuracy."
-    return f"{at} {worst['title']} does most harm: it takes {worst['drop']:.2f}% of the accuracy."
+    return f"{at} {worst['title']} lowers the accuracy most, by {worst['drop']:.2f}%."
 
 
 def _legend(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

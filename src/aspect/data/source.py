@@ -557,8 +557,9 @@ class GraphSource(Config):
 
         suffix = path.suffix.lower()
         if suffix not in GRAPH_SUFFIXES:
+            what = ", a folder. Of a store, train with: aspect train" if is_folder(path) else ""
             raise FileError(
-                f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {self.graph!r}."
+                f"A graph's file must end in {', '.join(GRAPH_SUFFIXES)}. Got {self.graph!r}{what}."
             )
         if suffix in TABLE_SUFFIXES:
             return read_tables(path, self.reading, encoder)

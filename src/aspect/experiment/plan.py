@@ -143,6 +143,8 @@ class Entry(Config):
     @model_validator(mode="before")
     @classmethod
     def _as_written(cls, given: object) -> object:
+        if isinstance(given, Mapping) and "settings" in given:
+            raise SettingsError("An entry of a plan changes settings by the key set. Got settings.")
         return {"name": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
