@@ -159,9 +159,7 @@ class Outcome:
     record: Record
     details: Details | None = None
     trace: str = ""  # where a run that failed did so
-    model: Embedder | None = None  # this and the rest stay in the process that computed them
-    policy: Tensor | None = None  # gate weight of every node's low band
-    probed: ProbeResult | None = None
+    probed: ProbeResult | None = None  # stays in the process that computed it
 
 
 @dataclass
@@ -181,8 +179,7 @@ def run_cells(
     training = Training()
     for task in tasks:
         outcome = run_cell(task, data_dir=data_dir, device=device, training=training)
-        # Without the model, which stays in this process.
-        outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
+        outcomes.append(replace(outcome, probed=None))
     del training, outcome
     free_memory()
     return outcomes
@@ -312,7 +309,7 @@ class _Run:
             with self._timed("probe", model.device):
                 probed, pruned = self._probe(model, graph, embeddings, splits)
             scores = self._scores(probed, pruned, splits)
-        health, policy = model.health(graph), model.policy(graph)
+        health = model.health(graph)
         record = Record(
             status="done",
             cell=self.cell,
@@ -323,7 +320,7 @@ class _Run:
             **training_facts(model),
             dim=embeddings.shape[1],
             parameters=model.method.num_parameters,
-            gate=gate_summary(policy),
+            gate=gate_summary(model.policy(graph)),
             health=health.to_dict(),
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
@@ -333,7 +330,7 @@ class _Run:
             versions=versions(),
         )
         details = self._details(model, graph, recorder) if self.task.has_details else None
-        return Outcome(record, details, "", model, policy, probed)
+        return Outcome(record, details, probed=probed)
 
     @property
     def _targets(self) -> tuple[int, ...]:

@@ -153,8 +153,9 @@ def _train_in_memory(
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
         training = Training(model, graph)
         outcome = run(task, labelled=labelled, training=training, recorder=folder)
-        _write_outputs(folder.path, outcome, graph)
-        record = {**run_record(outcome, folder.path, options), "notices": [*graph.notices]}
+        _write_outputs(folder.path, model, graph)
+        facts = run_record(outcome.record, model, folder.path, options)
+        record = {**facts, "notices": [*graph.notices]}
         if poison is not None:
             told = poison.file.to_dict(poison.perturbation)
             record["perturbation"] = {**told, "edges": graph.num_edges}
@@ -311,10 +312,9 @@ def training_spec(
     )
 
 
-def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, Any]:
+def run_record(record: Record, model: Embedder, path: Path, options: RunOptions) -> dict[str, Any]:
     """What the folder says of the run, as `_RunRecord` reads it back."""
-    record, spec, source = outcome.record, outcome.record.spec, outcome.record.cell.graph_source
-    assert outcome.model is not None  # trained in this process
+    spec, source = record.spec, record.cell.graph_source
     assert record.graph is not None  # it is done
     return {
         "run": str(path),
@@ -326,7 +326,7 @@ def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, A
         **({} if spec.rows is None else {"rows": spec.rows.model_dump(mode="json")}),
         **record.model_dump(mode="json", include=set(OF_RECORD)),
         "seconds": record.seconds["train"],  # in the process that ended it
-        "device": str(outcome.model.device),
+        "device": str(model.device),
         "health": Health.from_dict(record.health or {}).to_dict(),  # before any centring
         "settings_from": options.settings_from,
         "graph": {
@@ -338,16 +338,15 @@ def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, A
     }
 
 
-def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
+def _write_outputs(path: Path, model: Embedder, graph: Graph) -> None:
     """Model, embeddings, policy, ids, and how the features were made."""
-    assert outcome.model is not None  # trained in this process
-    outcome.model.save(path / MODEL)
+    model.save(path / MODEL)
     if graph.encoder is not None:
         write_json(path / FEATURES, graph.encoder.to_json())
-    write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
-    if outcome.policy is not None:
+    write_embeddings(path / EMBEDDINGS, model.embed(graph), overwrite=True)
+    if (policy := model.policy(graph)) is not None:
         with replacing(path / POLICY, overwrite=True) as file:
-            np.save(file, outcome.policy.numpy(), allow_pickle=False)
+            np.save(file, policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
         write_text(path / IDS, "".join(f"{line}\n" for line in lines))

@@ -42,7 +42,7 @@ from aspect.experiment.evaluate import (
     score_lines,
 )
 from aspect.experiment.record import GraphSummary, Record
-from aspect.experiment.run import Outcome, faults_of, training_facts
+from aspect.experiment.run import faults_of, training_facts
 from aspect.experiment.spec import Cell
 from aspect.experiment.trained import (
     TRAIN_AGAIN,
@@ -208,7 +208,7 @@ class _StoreRun:
         self._save(method, result, data.projection, scaling_of(embeddings))
         health = Health.of(data.uncentred(method))
         record = {
-            **run_record(self._outcome(gate, dim, health), path, self.options),
+            **run_record(self._record(gate, dim, health), model, path, self.options),
             "seconds_by_step": self.seconds,
             "notices": list(self.store.facts.notices),
         }
@@ -271,12 +271,12 @@ class _StoreRun:
         epochs = values.pop("epoch")
         return TrainingResult(epochs, epochs < self.model.config.epochs, values, epochs)
 
-    def _outcome(self, gate: dict[str, float] | None, dim: int, health: Health) -> Outcome:
+    def _record(self, gate: dict[str, float] | None, dim: int, health: Health) -> Record:
         """As `run` makes one of a graph in memory."""
         model, facts = self.model, self.store.facts
         spec = training_spec(model, self.store.digest, rows=self.rows)
         source = GraphSource(graph=str(self.store.path))
-        record = Record(
+        return Record(
             status="done",
             cell=Cell.outside_plans("train", model.name, source, spec),
             graph=GraphSummary(
@@ -294,7 +294,6 @@ class _StoreRun:
             warnings=tuple(faults_of(model, health)),
             versions=versions(),
         )
-        return Outcome(record, model=model)
 
 
 def _rows_of(
