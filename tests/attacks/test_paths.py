@@ -6,7 +6,7 @@ import torch
 
 from aspect.attacks.base import apply_flips
 from aspect.attacks.paths import Paths
-from aspect.attacks.purification import auto_ratio, edge_scores, prune_edges
+from aspect.attacks.purification import auto_ratio, edge_scores, prune_edges, scored_parts
 from aspect.data.graph import Graph, edge_keys
 
 
@@ -109,4 +109,4 @@ def test_a_graph_without_edges_is_no_trouble():
     empty = Graph.build(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long))
     assert len(edge_scores(empty, "paths")) == 0
     assert Paths.of(empty).mean() == 0.0
-    assert auto_ratio(empty, "paths") == 0.0
+    assert auto_ratio(scored_parts(empty, "paths")) == 0.0

@@ -22,6 +22,7 @@ from aspect.attacks.purification import (
     features_tell,
     prune_edges,
     purify,
+    scored_parts,
     used_score,
     weigh_edges,
 )
@@ -31,6 +32,10 @@ from aspect.errors import SettingsError, UnknownNameError
 
 PERTURBATIONS = Path(__file__).parents[2] / "results" / "perturbations"
 GROUPS = 20
+
+
+def random_ratio(graph, score="auto"):
+    return auto_ratio(scored_parts(graph, score))
 
 
 @pytest.fixture
@@ -270,7 +275,7 @@ def test_pruning_is_deterministic_and_never_exceeds_the_ratio(graph, how):
     pruning = Pruning.of(how)
     left = purify(graph, pruning)
     assert torch.equal(left.edge_index, purify(graph, pruning).edge_index)
-    ratio = how["ratio"] if how["ratio"] != "auto" else auto_ratio(graph, how["score"])
+    ratio = how["ratio"] if how["ratio"] != "auto" else random_ratio(graph, how["score"])
     assert graph.num_edges - left.num_edges <= round(ratio * graph.num_edges)
     if how["ratio"] != "auto":
         assert left.num_edges < graph.num_edges
@@ -355,7 +360,7 @@ def test_the_rule_prunes_nothing_where_edges_are_no_better_than_chance():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(200, 8, generator=generator, dtype=torch.float64)
     graph = Graph.build(features, torch.randint(200, (2, 600), generator=generator))
-    assert auto_ratio(graph) == 0.0
+    assert random_ratio(graph) == 0.0
     assert purify(graph, Pruning(ratio="auto")).num_edges == graph.num_edges
 
 
@@ -461,10 +466,10 @@ def test_a_clean_graph_keeps_its_edges_however_random_they_look_once_refined(mon
     graph = groups(signal=1.5)
     for limit in ("FEWEST_RANDOM", "FEWEST_OF_EACH"):
         monkeypatch.setattr(f"aspect.attacks.purification.{limit}", 0.0)
-    plain = auto_ratio(graph, "tfidf-support")
-    assert 0 < plain < auto_ratio(graph, "refined-support")
+    plain = random_ratio(graph, "tfidf-support")
+    assert 0 < plain < random_ratio(graph, "refined-support")
     monkeypatch.setattr("aspect.attacks.purification.FEWEST_RANDOM", plain)
-    assert auto_ratio(graph, "refined-support") == 0.0
+    assert random_ratio(graph, "refined-support") == 0.0
 
 
 def test_nothing_is_pruned_where_two_scores_contradict_each_other():
@@ -479,9 +484,9 @@ def test_nothing_is_pruned_where_two_scores_contradict_each_other():
     features = torch.eye(4, dtype=torch.float64)[torch.where(is_told, quarters, noise)]
     grid = Graph.build(features, edges)
     assert used_score(grid) == "tfidf-support+paths"
-    assert auto_ratio(grid, "paths") == 0.0
-    assert 0.2 < auto_ratio(grid, "tfidf-support") <= 0.5
-    assert auto_ratio(grid) == 0.0
+    assert random_ratio(grid, "paths") == 0.0
+    assert 0.2 < random_ratio(grid, "tfidf-support") <= 0.5
+    assert random_ratio(grid) == 0.0
 
 
 def test_many_features_are_compressed(monkeypatch):

@@ -220,7 +220,7 @@ def compare(
     graph: Graph, score: str, embed: Embed | None = None
 ) -> tuple[Compared, Float[Tensor, " edges"]]:
     """What a score compares, pairs that no edge joins among them; and the score of every edge."""
-    return _joined(_parts(graph, score, embed))
+    return _joined(scored_parts(graph, score, embed))
 
 
 def _joined(parts: Sequence[Scored]) -> tuple[Compared, Float[Tensor, " edges"]]:
@@ -237,7 +237,8 @@ def _ends(graph: Graph) -> tuple[Int[Tensor, " edges"], Int[Tensor, " edges"]]:
     return keys // graph.num_nodes, keys % graph.num_nodes
 
 
-def _parts(graph: Graph, score: str, embed: Embed | None) -> list[Scored]:
+def scored_parts(graph: Graph, score: str, embed: Embed | None = None) -> list[Scored]:
+    """The scores that are joined by +."""
     return [_scored(graph, name, embed) for name in used_score(graph, score).split("+")]
 
 
@@ -306,7 +307,7 @@ def _rounding(scores: Tensor) -> float:
     return LEVEL * torch.finfo(scores.dtype).eps
 
 
-def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -> float:
+def auto_ratio(parts: Sequence[Scored]) -> float:
     """The ratio of edges that join their ends no better than chance; the mean of several scores'.
 
     The mean score of all pairs of nodes parts random pairs about in the middle, so that twice the
@@ -315,10 +316,6 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     half the score does not tell edges from random pairs; where one of several scores finds next to
     none they contradict each other. In all these cases nothing is pruned.
     """
-    return _random_ratio(_parts(graph, score, embed)) if graph.num_edges else 0.0
-
-
-def _random_ratio(parts: Sequence[Scored]) -> float:
     ratios = [part.random_ratio() for part in parts]
     found = sum(ratios) / len(ratios)
     is_known = min(ratios) > FEWEST_OF_EACH and max(ratios) <= MOST_RANDOM
@@ -335,8 +332,8 @@ def purify(graph: Graph, pruning: Pruning, embed: Embed | None = None) -> Graph:
     """
     if graph.num_edges == 0:
         return graph
-    parts = _parts(graph, score := used_score(graph, pruning.score), embed)
-    ratio = _random_ratio(parts) if isinstance(pruning.ratio, str) else pruning.ratio
+    parts = scored_parts(graph, score := used_score(graph, pruning.score), embed)
+    ratio = auto_ratio(parts) if isinstance(pruning.ratio, str) else pruning.ratio
     count, pruned, scores = round(ratio * graph.num_edges), graph, _joined(parts)[1]
     if pruning.soft:
         return weigh_edges(graph, count, scores)
