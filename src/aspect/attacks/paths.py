@@ -4,7 +4,7 @@ A path u, a, b, v says that u has a neighbour in common with a node that is join
 homophilic graphs friends of friends are joined, on heterophilic ones nodes with the same neighbours
 are alike: both have many such paths. An edge that an attack adds between distant nodes has few.
 
-SciPy finds them, on the CPU for a graph on a GPU too: torch takes many times longer.
+SciPy finds them, on the CPU for a graph on a GPU too: with many paths torch takes far longer.
 """
 
 from __future__ import annotations
