@@ -85,7 +85,7 @@ def test_a_budget_is_a_prefix(share):
 @pytest.mark.parametrize(
     ("share", "words"),
     [
-        (0.6, rf"holds {EDGES // 2} flips, a budget of 0\.5.*wish for {round(0.6 * EDGES)}"),
+        (0.6, rf"holds {EDGES // 2} flips, a budget of 0\.5.*Got a budget of {round(0.6 * EDGES)}"),
         (1e-4, "allows no flip of"),
         (1.2, r"ratio in \(0, 1\]\. Got 1\.2"),
     ],

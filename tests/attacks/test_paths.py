@@ -6,7 +6,7 @@ import torch
 
 from aspect.attacks.base import apply_flips
 from aspect.attacks.paths import Paths
-from aspect.attacks.purification import auto_ratio, edge_scores, prune_edges
+from aspect.attacks.purification import auto_ratio, edge_scores, prune_edges, scored_parts
 from aspect.data.graph import Graph, edge_keys
 
 
@@ -43,14 +43,20 @@ def test_paths_are_those_that_can_be_listed(graph, monkeypatch):
 
 def test_few_walks_are_held_at_once(graph, monkeypatch):
     monkeypatch.setattr("aspect.attacks.paths.NUMBERS_AT_ONCE", 1000)
-    held, add = [], Paths._add_two_steps
+    walks, rows, parts, two_steps = [], [], Paths._parts, Paths._two_steps
 
-    def counted(self, starts, walks):
-        places = add(self, starts, walks)
-        held.append((len(places[0]), walks.numel()))
-        return places
+    def counted_parts(self, low, high):
+        for part in parts(self, low, high):
+            walks.append(int(graph.degrees()[high[part]].sum()))
+            yield part
 
-    monkeypatch.setattr(Paths, "_add_two_steps", counted)
+    def counted_rows(self, starts):
+        found = two_steps(self, starts)
+        rows.append(found.size)
+        return found
+
+    monkeypatch.setattr(Paths, "_parts", counted_parts)
+    monkeypatch.setattr(Paths, "_two_steps", counted_rows)
     paths, nodes = Paths.of(graph), torch.arange(25)
     edge_scores(graph, "paths")
     block = paths.block(nodes)
@@ -58,10 +64,9 @@ def test_few_walks_are_held_at_once(graph, monkeypatch):
     low, high = torch.triu_indices(25, 25, offset=1)
     absent = ~torch.isin(low * 25 + high, edge_keys(graph))
     torch.testing.assert_close(paths.scores(low, high)[absent], block[low, high][absent])
-    walks, rows = zip(*held, strict=True)
-    most = int(paths._num_walks.max())
-    assert 8 * sum(walks) > 3 * 1000
-    assert max(walks) <= 1000 // 8 + most
+    most = int(graph.degrees().max())
+    assert 4 * sum(walks) > 3 * 1000
+    assert max(walks) <= 1000 // 4 + most
     assert max(rows) <= 1000 + 25
 
 
@@ -104,4 +109,4 @@ def test_a_graph_without_edges_is_no_trouble():
     empty = Graph.build(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long))
     assert len(edge_scores(empty, "paths")) == 0
     assert Paths.of(empty).mean() == 0.0
-    assert auto_ratio(empty, "paths") == 0.0
+    assert auto_ratio(scored_parts(empty, "paths")) == 0.0

@@ -11,6 +11,7 @@ from torch.nn.functional import cosine_similarity
 from aspect.attacks.adaptive import AdaptiveConfig
 from aspect.attacks.base import apply_flips
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import SCORES, Pruning
 from aspect.attacks.purification import (
     Profiles,
@@ -21,6 +22,7 @@ from aspect.attacks.purification import (
     features_tell,
     prune_edges,
     purify,
+    scored_parts,
     used_score,
     weigh_edges,
 )
@@ -30,6 +32,10 @@ from aspect.errors import SettingsError, UnknownNameError
 
 PERTURBATIONS = Path(__file__).parents[2] / "results" / "perturbations"
 GROUPS = 20
+
+
+def random_ratio(graph, score="auto"):
+    return auto_ratio(scored_parts(graph, score))
 
 
 @pytest.fixture
@@ -269,7 +275,7 @@ def test_pruning_is_deterministic_and_never_exceeds_the_ratio(graph, how):
     pruning = Pruning.of(how)
     left = purify(graph, pruning)
     assert torch.equal(left.edge_index, purify(graph, pruning).edge_index)
-    ratio = how["ratio"] if how["ratio"] != "auto" else auto_ratio(graph, how["score"])
+    ratio = how["ratio"] if how["ratio"] != "auto" else random_ratio(graph, how["score"])
     assert graph.num_edges - left.num_edges <= round(ratio * graph.num_edges)
     if how["ratio"] != "auto":
         assert left.num_edges < graph.num_edges
@@ -282,6 +288,23 @@ def test_relabelled_nodes_lose_the_same_edges(graph, how):
     left, expected = (purify(each, Pruning.of(how)) for each in (other, graph))
     pairs = {frozenset(order[pair].tolist()) for pair in left.edge_index.t()}
     assert pairs == {frozenset(pair.tolist()) for pair in expected.edge_index.t()}
+
+
+@pytest.mark.parametrize("score", ["tfidf", "paths", "support+paths"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_the_edges_are_scored_once_for_the_ratio_and_for_the_pruning(
+    graph, monkeypatch, score, soft
+):
+    scored = []
+    for kind in (Profiles, Paths):
+
+        def counted(self, low, high, real=kind.scores):
+            scored.append(type(self))
+            return real(self, low, high)
+
+        monkeypatch.setattr(kind, "scores", counted)
+    purify(graph, Pruning(ratio="auto", score=score, soft=soft))
+    assert len(scored) == len(score.split("+"))
 
 
 def test_rounds_score_what_the_last_one_left(graph):
@@ -337,7 +360,7 @@ def test_the_rule_prunes_nothing_where_edges_are_no_better_than_chance():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(200, 8, generator=generator, dtype=torch.float64)
     graph = Graph.build(features, torch.randint(200, (2, 600), generator=generator))
-    assert auto_ratio(graph) == 0.0
+    assert random_ratio(graph) == 0.0
     assert purify(graph, Pruning(ratio="auto")).num_edges == graph.num_edges
 
 
@@ -443,10 +466,10 @@ def test_a_clean_graph_keeps_its_edges_however_random_they_look_once_refined(mon
     graph = groups(signal=1.5)
     for limit in ("FEWEST_RANDOM", "FEWEST_OF_EACH"):
         monkeypatch.setattr(f"aspect.attacks.purification.{limit}", 0.0)
-    plain = auto_ratio(graph, "tfidf-support")
-    assert 0 < plain < auto_ratio(graph, "refined-support")
+    plain = random_ratio(graph, "tfidf-support")
+    assert 0 < plain < random_ratio(graph, "refined-support")
     monkeypatch.setattr("aspect.attacks.purification.FEWEST_RANDOM", plain)
-    assert auto_ratio(graph, "refined-support") == 0.0
+    assert random_ratio(graph, "refined-support") == 0.0
 
 
 def test_nothing_is_pruned_where_two_scores_contradict_each_other():
@@ -461,9 +484,9 @@ def test_nothing_is_pruned_where_two_scores_contradict_each_other():
     features = torch.eye(4, dtype=torch.float64)[torch.where(is_told, quarters, noise)]
     grid = Graph.build(features, edges)
     assert used_score(grid) == "tfidf-support+paths"
-    assert auto_ratio(grid, "paths") == 0.0
-    assert 0.2 < auto_ratio(grid, "tfidf-support") <= 0.5
-    assert auto_ratio(grid) == 0.0
+    assert random_ratio(grid, "paths") == 0.0
+    assert 0.2 < random_ratio(grid, "tfidf-support") <= 0.5
+    assert random_ratio(grid) == 0.0
 
 
 def test_many_features_are_compressed(monkeypatch):

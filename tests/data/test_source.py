@@ -328,6 +328,11 @@ def test_options_reach_the_files(tmp_path):
         ("graph.xlsx", FileError, r"must end in \.npz, \.csv, \.tsv, .*Got 'graph\.xlsx'"),
         ("folder/graph", FileError, "must end in"),
         ("edges.csv.gz", FileError, r"Got 'edges\.csv\.gz'\. Unpack it: aspect store alone"),
+        (
+            ".",
+            FileError,
+            r"must end in .*, a folder\. Of a store, train with: aspect train\.",
+        ),
         ("missing.csv", FileError, r"Cannot read 'missing\.csv': there is no such file"),
         ("n" * 300 + ".npz", FileError, "the path is too long"),
         ("nul\0.csv", FileError, "Cannot read"),

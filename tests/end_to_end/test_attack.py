@@ -327,4 +327,6 @@ def test_more_flips_than_are_listed_are_refused(cli, inputs, tables):
     rows = (tables / "edges.csv").read_text().splitlines()
     (cli.cwd / "flips.csv").write_text("\n".join(rows[:3]) + "\n")
     words = ["--from-flips", "flips.csv", "--flips", 9, "--split", 0, "--out", "x.safetensors"]
-    cli("attack", *inputs, *words).refused("lists 2 flips. Got a wish for 9")
+    cli("attack", *inputs, *words).refused(
+        "lists 2 flips. Got a budget of 9: lower --budget or --flips"
+    )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aspect import Aspect, read_graph
-from aspect.attacks.pruning import Pruning, reached_text, score_text
+from aspect.attacks.pruning import Pruning, edge_score_text, reached_text
 from aspect.attacks.purification import prune_edges
 from aspect.data.source import DATASETS
 from aspect.data.synthetic import embedded_graph
@@ -240,7 +240,7 @@ def test_embed_prunes_edges(cli, trained):
     told = cli("embed", trained, "--prune", 0.2, "--out", "z.csv")
     assert found["edges"] == whole.num_edges
     reached = reached_text(found["pruned_edges"], whole.num_edges, 0.2)
-    score = score_text("auto", found["prune_score"])
+    score = edge_score_text("auto", found["prune_score"])
     assert f"Pruned: {reached}. {score}" in " ".join(told.out.split())
 
 
@@ -255,7 +255,7 @@ def test_train_tells_how_many_edges_were_pruned_and_by_which_score(cli, inputs, 
     assert stored["pruned"] == (0 if soft else count)
     reached, score = reached_text(count, stored["edges"], 0.6), stored["used_score"]
     what = "Weighed less" if soft else "Pruned"
-    assert f"{what} before the training: {reached}. {score_text('auto', score)}" in told
+    assert f"{what} before the training: {reached}. {edge_score_text('auto', score)}" in told
 
 
 def test_rows_are_not_taken_for_a_graph_without_edges(cli, inputs):

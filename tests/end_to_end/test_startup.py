@@ -96,6 +96,7 @@ WRONG = [
     # embed and stability
     (["embed", "run"], "--out"),
     (["embed", "run", "--out", "x.xlsx"], ".parquet, .csv, .npy"),
+    (["embed", "nofile", "--out", "z.npy"], "no run and no saved model at 'nofile'"),
     (["embed", "run", "--out", "z.npy", "--prune", "nan"], "--prune must be greater"),
     (["embed", "run", "--out", "empty.npy"], "Cannot write 'empty.npy': it is a folder."),
     (["embed", "run", "--out", "z.npy", "--nodes", "n.csv"], "belong to a graph"),

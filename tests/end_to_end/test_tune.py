@@ -158,7 +158,7 @@ def test_without_time_no_trial_is_begun(inputs, cli):
 def test_the_epochs_of_the_first_trial_are_said_where_they_are_more(inputs, cli):
     few = ["--trials", 1, "--workers", 1, "--set", "width=8", "--seconds", 0]
     told = cli("tune", *inputs, *few, "--max-epochs", 20, "--out", "few").err
-    assert "of up to 20 epochs, the first of 200;" in told
+    assert ": 1 trial, 1 at a time, of up to 20 epochs, the first of 200;" in told
     told = cli("tune", *inputs, *few, "--max-epochs", 300, "--out", "many").err
     assert "of up to 300 epochs;" in told
 

@@ -10,7 +10,15 @@ from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
 from aspect.experiment import plan as plan_module
 from aspect.experiment.perturbations import BenchFiles
-from aspect.experiment.plan import Plan, ReadFacts, lay_out, load_plan, plan_names, read_facts
+from aspect.experiment.plan import (
+    Plan,
+    ReadFacts,
+    lay_out,
+    load_plan,
+    plan_names,
+    read_facts,
+    short_names,
+)
 from aspect.methods.registry import find_method
 from experiment.grids import FACTS, cells_of, make_plan, metattack_files
 
@@ -70,6 +78,12 @@ def test_a_change_for_all_that_no_entry_knows_is_refused():
         make_plan(entries=["raw"], set={"width": 8}).check_changes()
 
 
+def test_an_entry_says_where_its_settings_go(tmp_path):
+    text = "graphs: [mixed]\nentries: [{name: aspect, settings: {epochs: 2}}]\n"
+    with pytest.raises(SettingsError, match=r"by the key set\. Got settings\."):
+        load_plan(write(tmp_path, text))
+
+
 def test_options_for_files_need_a_file(tmp_path):
     text = "entries: [raw]\ngraphs: [mixed{more}]\nreading: {{nodes: nodes.csv}}\n"
     with pytest.raises(SettingsError, match="nodes belongs to a graph in files"):
@@ -78,8 +92,8 @@ def test_options_for_files_need_a_file(tmp_path):
 
 
 def test_graphs_that_share_a_short_name_keep_their_folders():
-    plan = make_plan(graphs=["mixed", "a/g.npz", "b/g.npz", "b/h.npz"])
-    assert list(plan.short_names().values()) == ["mixed", "a/g.npz", "b/g.npz", "h"]
+    names = short_names(["mixed", "a/g.npz", "b/g.npz", "b/h.npz"])
+    assert list(names.values()) == ["mixed", "a/g.npz", "b/g.npz", "h"]
 
 
 def test_a_part_of_a_plan_has_the_same_cells():

@@ -355,9 +355,10 @@ def test_homophily_counts_edges_between_labelled_nodes(path, small_graph):
 
 def test_a_model_that_is_trained_already_is_probed_as_it_is(path, monkeypatch):
     (cell,) = cells_on(path)
-    first = run(Task(cell))
+    training = Training()
+    first = run(Task(cell), training=training)
     monkeypatch.setattr(Embedder, "fit", None)  # it does not come to that
-    second = run(Task(cell), training=Training(first.model))
+    second = run(Task(cell), training=Training(training.model))
     assert second.record.scores == first.record.scores
     assert second.record.parameters == first.record.parameters > 0
 
@@ -417,11 +418,12 @@ def test_a_training_that_fails_fails_once(path, monkeypatch):
 
 def test_momentum_encoders_are_no_trained_numbers(path):
     (cell,) = cells_on(path, entries=["bgrl"], set={"epochs": 1, "width": 8})
-    outcome = run(Task(cell))
-    method = outcome.model.method
+    training = Training()
+    outcome = run(Task(cell), training=training)
+    method = training.model.method
     everything = sum(one.numel() for one in method.parameters())
     assert outcome.record.parameters < everything
-    loaded = run(Task(cell), training=Training(outcome.model))
+    loaded = run(Task(cell), training=Training(training.model))
     assert loaded.record.parameters == outcome.record.parameters
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from aspect.attacks.file import PerturbationFile
+from aspect.attacks.pruning import Pruning
 from aspect.config import to_yaml
 from aspect.data.archives import content_sha256
 from aspect.data.splits import make_splits
@@ -299,3 +300,28 @@ def test_a_run_on_rows_is_another_variant_than_one_on_the_whole_graph(two_runs, 
     assert records[0].key != records[1].key
     with pytest.raises(RunError, match=r"rows1 has another way of training on rows than .*0"):
         evaluate_runs([whole, paths[1]], device="cpu")
+
+
+def test_the_command_that_goes_on_quotes_the_folder(tmp_path):
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    with pytest.raises(RunError, match=r"Train one with: aspect train --out '.*/two words'\."):
+        open_run(folder)
+    (folder / "config.yaml").touch()
+    with pytest.raises(RunError, match=r"Go on with: aspect train --out '.*/two words' --resume\."):
+        open_run(folder)
+
+
+@pytest.mark.parametrize("is_poisoned", [False, True])
+def test_the_graph_is_pruned_once(poisoned, tmp_path, monkeypatch, is_poisoned):
+    pruned, apply = [], Pruning.apply
+
+    def counted(self, graph):
+        pruned.append(graph)
+        return apply(self, graph)
+
+    monkeypatch.setattr(Pruning, "apply", counted)
+    changes = {"prune": Pruning(ratio=0.1), **({} if is_poisoned else {"perturbation": None})}
+    experiment = load_experiment(poisoned / "config.yaml").model_copy(update=changes)
+    train_run(experiment, tmp_path / "run", RunOptions(device="cpu"))
+    assert len(pruned) == 1

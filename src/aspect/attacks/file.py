@@ -257,7 +257,7 @@ class PerturbationFile:
                 remedy = "leave the budget out"
             raise SettingsError(
                 f"This perturbation holds {len(self.keys)} flips{where}. "
-                f"Got a wish for {count}: {remedy}."
+                f"Got a budget of {count}: {remedy}."
             )
         return pairs_of(self.keys[:count].long(), self.facts.graph.nodes)
 

@@ -47,7 +47,7 @@ def reached_text(pruned: int, edges: int, asked: float | str) -> str:
     return f"{pruned} of {edges} edges, {PERCENT * pruned / max(1, edges):.1f}%; {ratio} asked"
 
 
-def score_text(asked: str, used: str) -> str:
+def edge_score_text(asked: str, used: str) -> str:
     """By which score edges were pruned, as a sentence."""
     if used == asked:
         return f"Score: {used}."

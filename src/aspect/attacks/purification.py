@@ -110,12 +110,11 @@ class Neighbourhoods(Profiles):
         sums = SparseMatrix.from_entries(source, target, both, (nodes, nodes)) @ unit
         return cls(sums.add_(unit), unit, keys, weights)
 
-    def refined(self) -> Neighbourhoods:
+    def refined(self, cosines: Float[Tensor, " edges"]) -> Neighbourhoods:
         """The same where a neighbour weighs as its edge scores, from near zero to one.
 
         Flips that mislead a node's neighbourhood then do so less.
         """
-        cosines = self.scores(self.keys // len(self.unit), self.keys % len(self.unit))
         fits = relative(cosines, (self.mean(), top_of(cosines)))
         return self.of(self.unit, self.keys, fits.clamp(LEAST, 1).pow(POWER))
 
@@ -155,6 +154,24 @@ class Ranked:
 
 
 Compared = Single | Ranked
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What a score compares, and the score of every edge in the order of its key."""
+
+    nodes: Single
+    edges: Float[Tensor, " edges"]
+    before: Scored | None = None  # it was refined
+
+    def random_ratio(self) -> float:
+        """The ratio of edges that join their ends no better than chance."""
+        # A refined score believes the one before, and sees more on clean graphs as well.
+        if self.before is not None and (found := self.before.random_ratio()) <= FEWEST_RANDOM:
+            return found
+        least = self.nodes.mean() - _rounding(self.edges)
+        return 2 * float((self.edges < least).double().mean())
+
 
 # The scores: `aspect.attacks.pruning` names them
 
@@ -203,11 +220,14 @@ def compare(
     graph: Graph, score: str, embed: Embed | None = None
 ) -> tuple[Compared, Float[Tensor, " edges"]]:
     """What a score compares, pairs that no edge joins among them; and the score of every edge."""
-    parts = [_single(graph, name, embed) for name in used_score(graph, score).split("+")]
-    found = [part.scores(*_ends(graph)) for part in parts]
+    return _joined(scored_parts(graph, score, embed))
+
+
+def _joined(parts: Sequence[Scored]) -> tuple[Compared, Float[Tensor, " edges"]]:
+    nodes, found = [part.nodes for part in parts], [part.edges for part in parts]
     if len(parts) == 1:
-        return parts[0], found[0]
-    ranked = Ranked(parts, [scores.sort().values for scores in found])
+        return nodes[0], found[0]
+    ranked = Ranked(nodes, [scores.sort().values for scores in found])
     return ranked, ranked.sum_of_ranks(found)
 
 
@@ -217,16 +237,25 @@ def _ends(graph: Graph) -> tuple[Int[Tensor, " edges"], Int[Tensor, " edges"]]:
     return keys // graph.num_nodes, keys % graph.num_nodes
 
 
-def _single(graph: Graph, name: str, embed: Embed | None) -> Single:
+def scored_parts(graph: Graph, score: str, embed: Embed | None = None) -> list[Scored]:
+    """The scores that are joined by +."""
+    return [_scored(graph, name, embed) for name in used_score(graph, score).split("+")]
+
+
+def _scored(graph: Graph, name: str, embed: Embed | None) -> Scored:
+    def scored(nodes: Single, before: Scored | None = None) -> Scored:
+        return Scored(nodes, nodes.scores(*_ends(graph)), before)
+
     if name == "paths":
-        return Paths.of(graph)
+        return scored(Paths.of(graph))
     if name == "embedding":
-        return Profiles((embed or _propagated)(graph))
+        return scored(Profiles((embed or _propagated)(graph)))
     features = graph.features if name in ("features", "support") else _weighted(graph.features)
     if not name.endswith("support"):
-        return Profiles(_rows(features))
-    found = _neighbourhoods(graph, features)
-    return found.refined() if name == "refined-support" else found
+        return scored(Profiles(_rows(features)))
+    plain = _neighbourhoods(graph, features)
+    found = scored(plain)
+    return scored(plain.refined(found.edges), found) if name == "refined-support" else found
 
 
 def edge_scores(
@@ -278,7 +307,7 @@ def _rounding(scores: Tensor) -> float:
     return LEVEL * torch.finfo(scores.dtype).eps
 
 
-def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -> float:
+def auto_ratio(parts: Sequence[Scored]) -> float:
     """The ratio of edges that join their ends no better than chance; the mean of several scores'.
 
     The mean score of all pairs of nodes parts random pairs about in the middle, so that twice the
@@ -287,23 +316,7 @@ def auto_ratio(graph: Graph, score: str = DEFAULT, embed: Embed | None = None) -
     half the score does not tell edges from random pairs; where one of several scores finds next to
     none they contradict each other. In all these cases nothing is pruned.
     """
-    if graph.num_edges == 0:
-        return 0.0
-    ends = _ends(graph)
-
-    def random(profiles: Single) -> float:
-        scores = profiles.scores(*ends)
-        return 2 * float((scores < profiles.mean() - _rounding(scores)).double().mean())
-
-    def ratio(name: str) -> float:
-        if name != "refined-support":
-            return random(_single(graph, name, embed))
-        # It believes what it found first, and sees more random edges on clean graphs as well.
-        plain = _neighbourhoods(graph, _weighted(graph.features))
-        found = random(plain)
-        return random(plain.refined()) if found > FEWEST_RANDOM else found
-
-    ratios = [ratio(name) for name in used_score(graph, score).split("+")]
+    ratios = [part.random_ratio() for part in parts]
     found = sum(ratios) / len(ratios)
     is_known = min(ratios) > FEWEST_OF_EACH and max(ratios) <= MOST_RANDOM
     return found if found > FEWEST_RANDOM and is_known else 0.0
@@ -317,17 +330,18 @@ def purify(graph: Graph, pruning: Pruning, embed: Embed | None = None) -> Graph:
 
     In several rounds each prunes its part of the edges, by scores of what the last one left.
     """
-    ratio, score = pruning.ratio, used_score(graph, pruning.score)
-    if ratio == AUTO:
-        ratio = auto_ratio(graph, score, embed)
-    assert not isinstance(ratio, str)  # the only word is auto
-    count, pruned = round(ratio * graph.num_edges), graph
+    if graph.num_edges == 0:
+        return graph
+    parts = scored_parts(graph, score := used_score(graph, pruning.score), embed)
+    ratio = auto_ratio(parts) if isinstance(pruning.ratio, str) else pruning.ratio
+    count, pruned, scores = round(ratio * graph.num_edges), graph, _joined(parts)[1]
     if pruning.soft:
-        return weigh_edges(graph, count, edge_scores(graph, score, embed))
+        return weigh_edges(graph, count, scores)
     for number in range(1, pruning.rounds + 1):
         left = count * number // pruning.rounds - (graph.num_edges - pruned.num_edges)
         if left > 0:
-            pruned = _without_lowest(pruned, left, edge_scores(pruned, score, embed))
+            scores = scores if pruned is graph else edge_scores(pruned, score, embed)
+            pruned = _without_lowest(pruned, left, scores)
     return pruned
 
 

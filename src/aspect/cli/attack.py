@@ -11,12 +11,13 @@ from pydantic import Field
 from aspect.attacks.perturbation import SUFFIX, Budget
 from aspect.attacks.registry import AttackName, attack_info, attack_names, check_flips_edges
 from aspect.cli.completion import graph_argument
-from aspect.cli.options import Overwrite, check_target, is_run
+from aspect.cli.options import Overwrite, check_target
 from aspect.cli.session import Session, command
 from aspect.config import Config, parse_overrides
 from aspect.data.files import is_folder, is_present, target_of
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import FileError, SettingsError
+from aspect.training.files import is_run
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
@@ -268,8 +269,8 @@ def _import(
             wanted = AttackRequest(budget=options.budget, flips=options.flips).count(graph)
             if wanted > len(flips):
                 raise SettingsError(
-                    f"{given} lists {len(flips)} flips. Got a wish for {wanted}: lower --budget or "
-                    "--flips."
+                    f"{given} lists {len(flips)} flips. Got a budget of {wanted}: lower --budget "
+                    "or --flips."
                 )
             flips = flips[:wanted]
         files = imported_files(

@@ -20,6 +20,7 @@ from aspect.cli.session import OUR_ERROR, Session, command
 from aspect.config import Config
 from aspect.data.files import is_folder
 from aspect.errors import FileError, SettingsError, counted
+from aspect.experiment.plan import short_names
 from aspect.training.progress import duration
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _records(bench: Bench) -> list[Record]:
 def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None:
     """What became of the runs so far, by entry and graph."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
-    names = bench.plan.short_names()
+    names = short_names(bench.plan.graphs)
     for cell in bench.cells:
         key = (cell.entry, names[cell.graph])
         counts.setdefault(key, {"done": 0, "failed": 0, "left": 0})[bench.states[cell.key]] += 1
@@ -273,7 +274,7 @@ def _list(session: Session, bench: Bench, missing: Sequence[NeededFile]) -> None
 
 
 def _show(session: Session, bench: Bench, content: dict[str, Any]) -> None:
-    say, folder, names = session.screen.say, content["out"], bench.plan.short_names()
+    say, folder, names = session.screen.say, content["out"], short_names(bench.plan.graphs)
     splits = bench.plan.splits
     table = _accuracy(record for record in _records(bench) if record.spec.splits == splits)
     shown = [graph for graph in names if any(graph in scores for scores in table.values())]

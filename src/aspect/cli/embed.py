@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aspect.attacks.pruning import DEFAULT, reached_text, score_text
+from aspect.attacks.pruning import DEFAULT, edge_score_text, reached_text
 from aspect.cli.completion import graph_argument
 from aspect.cli.options import Overwrite, check_target, is_of_store
 from aspect.cli.session import Session, command
 from aspect.config import Config, Share
-from aspect.data.files import embedding_files
+from aspect.data.files import embedding_files, is_present
 from aspect.data.source import NO_READING, GraphSource, Reading
-from aspect.errors import SettingsError
+from aspect.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
     from aspect.data.graph import Graph
@@ -70,6 +70,10 @@ def embed(
     for path in files.values():
         inputs = (model, graph, reading.nodes, how.add)
         check_target(path, overwrite=how.overwrite, inputs=inputs)
+    if not is_present(Path(model)):
+        raise RunError(
+            f"There is no run and no saved model at {model!r}. Train one with: aspect train."
+        )
     with session.screen.activity("Embedding"):
         content = _embed(session, model, source, files, how)
     session.screen.warn(*content["warnings"])
@@ -180,7 +184,7 @@ def _sentence(content: dict[str, Any], asked: float) -> str:
     wrote = f"Wrote {content['nodes']} embeddings{new} of {content['dim']} dimensions"
     pruned, edges, told = content["pruned_edges"], content["edges"], ""
     if asked:
-        score = score_text(DEFAULT, content["prune_score"])
+        score = edge_score_text(DEFAULT, content["prune_score"])
         told = f" Pruned: {reached_text(pruned, edges, asked)}. {score}"
     elif pruned:  # by the model's own rule
         told = f" Pruned: {pruned} of {edges} edges."

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from aspect.cli.completion import graph_argument
 from aspect.cli.console import explain, health_text, interval_text, number_text, score_text
 from aspect.cli.options import (
-    CONFIG,
     NumbersFile,
     ProbeOptions,
     SeedOptions,
     SettingsOptions,
     SweepOptions,
-    check_run,
     is_of_store,
-    is_run,
 )
 from aspect.cli.session import Session, command
 from aspect.cli.tasks import evaluate_task, show_task
@@ -31,6 +28,7 @@ from aspect.data.files import is_file
 from aspect.data.source import METRICS, NO_READING, GraphSource, Reading
 from aspect.errors import RunError, SettingsError, counted
 from aspect.settings import Experiment, load_experiment
+from aspect.training.files import CONFIG, check_run, is_run
 from aspect.workspace import MANIFEST
 
 if TYPE_CHECKING:

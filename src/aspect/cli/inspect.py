@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from aspect.cli.console import interval_text, score_text
-from aspect.cli.options import NumbersFile, SplitsName, check_run
+from aspect.cli.options import NumbersFile, SplitsName
 from aspect.cli.session import Session, command
 from aspect.errors import RunError, counted
+from aspect.training.files import check_run
 
 # Of each fusion of the bands, its title and what it is.
 FUSIONS = {

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from aspect.cli.options import check_run
 from aspect.cli.session import Session, command
+from aspect.training.files import check_run
 
 
 @command(without=("seed", "device", "data_dir"))

@@ -10,7 +10,6 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Literal
 
 import typer
@@ -19,14 +18,12 @@ from pydantic import AfterValidator, Field
 from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
 from aspect.attacks.pruning import DEFAULT, SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
-from aspect.data.files import is_file, is_folder, is_present, target_of
+from aspect.data.files import is_file, is_folder, target_of
 from aspect.data.source import Metric
-from aspect.errors import FileError, RunError, SettingsError, UnknownNameError, reason
+from aspect.errors import FileError, SettingsError, UnknownNameError, reason
 from aspect.settings import PerturbedBy, RowSettings, Scale, load_experiment
+from aspect.training.files import CONFIG, is_run
 
-# Of a run's folder; `aspect.training.folder`, which writes them, is too heavy for a wrong name.
-CONFIG, RECORD = "config.yaml", "record.json"
-SIGNS_OF_A_RUN = ("start.json", "metrics.jsonl", "checkpoint.safetensors", RECORD)
 PROBES = ("neutral", "paper", "published")
 
 Engine = Annotated[
@@ -47,24 +44,6 @@ def is_of_store(run: Path) -> bool:
 
     graph = load_experiment(run / CONFIG).graph if is_run(run) else None
     return graph is not None and is_store(Path(graph))
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a run lives there, complete or not."""
-    return is_file(folder / CONFIG) and any(is_present(folder / name) for name in SIGNS_OF_A_RUN)
-
-
-def check_run(run: Path, *, is_complete: bool = True) -> None:
-    """Refuse at once what is no run, or no complete one."""
-    if not is_file(run / CONFIG):
-        raise RunError(
-            f"{run} is not a run's folder. Train one with: aspect train --out {quote(str(run))}."
-        )
-    if is_complete and not is_file(run / RECORD):
-        raise RunError(
-            f"The run in {run} is not complete. Go on with: "
-            f"aspect train --out {quote(str(run))} --resume."
-        )
 
 
 def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:

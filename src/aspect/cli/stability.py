@@ -12,7 +12,7 @@ from pydantic import Field
 from aspect.attacks.perturbation import files_at
 from aspect.attacks.registry import attack_info, attack_names
 from aspect.cli.console import number_text
-from aspect.cli.options import NumbersFile, SplitsName, check_run
+from aspect.cli.options import NumbersFile, SplitsName
 from aspect.cli.session import Session, command
 from aspect.config import Config
 from aspect.errors import counted
@@ -24,6 +24,7 @@ from aspect.evaluation.stability_request import (
     TRANSFERRED,
     StabilityRequest,
 )
+from aspect.training.files import check_run
 
 UNTARGETED = [name for name in attack_names() if not attack_info(name).targeted]
 
@@ -142,7 +143,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[s
 
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The answer in a sentence: what harms most at the largest budget."""
+    """The answer in a sentence: what lowers the accuracy most at the largest budget."""
     largest = max(row["budget"] for row in rows)
     tried, at = [row for row in rows if row["budget"] == largest], f"At {100 * largest:.4g}%"
     judged = [row for row in tried if row["drop"] is not None]
@@ -153,7 +154,7 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     worst = max(judged, key=lambda row: float(row["drop"]))
     if worst["drop"] <= 0:
         return f"{at} nothing that was tried lowers the accuracy."
-    return f"{at} {worst['title']} does most harm: it takes {worst['drop']:.2f}% of the accuracy."
+    return f"{at} {worst['title']} lowers the accuracy most, by {worst['drop']:.2f}%."
 
 
 def _legend(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.attacks.pruning import Pruning, reached_text, score_text
+from aspect.attacks.pruning import Pruning, edge_score_text, reached_text
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import graph_argument
 from aspect.cli.console import health_text
 from aspect.cli.options import (
-    CONFIG,
     FolderOptions,
     PoisonOptions,
     PruneOptions,
@@ -31,6 +30,7 @@ from aspect.data.source import MIXED, NO_READING, GraphSource, Reading
 from aspect.errors import CheckpointError, RunError, SettingsError, counted
 from aspect.methods.registry import require_method_name, short_name
 from aspect.settings import Experiment, PerturbedBy, find_experiment
+from aspect.training.files import CONFIG
 
 if TYPE_CHECKING:
     from aspect.experiment.run import PerturbedGraph
@@ -266,7 +266,7 @@ def _show(session: Session, record: dict[str, Any]) -> None:
         told = record["prune"]
         what, count = "Weighed less" if told["soft"] else "Pruned", told["reached"] * told["edges"]
         reached = reached_text(round(count), told["edges"], told["ratio"])
-        score = score_text(told["score"], told["used_score"])
+        score = edge_score_text(told["score"], told["used_score"])
         say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store

@@ -19,7 +19,7 @@ from aspect.cli.session import Session, command, require
 from aspect.cli.train import PlannedRun, plan_run
 from aspect.config import Config, Count, parse_overrides
 from aspect.data.source import METRICS, NO_READING, Reading
-from aspect.errors import SettingsError, TrainingError
+from aspect.errors import SettingsError, TrainingError, counted
 from aspect.experiment.search import SearchRequest, plan_search
 from aspect.methods.registry import short_name
 
@@ -152,8 +152,8 @@ def _run(
     epochs = search.settings["epochs"]  # of the first trial, which keeps its own number
     longer = f", the first of {epochs}" if epochs > search.max_epochs else ""
     screen.note(
-        f"Tuning {search.method} on {search.source.name}: {trials} trials, {workers} at a time, "
-        f"of up to {search.max_epochs} epochs{longer}; "
+        f"Tuning {search.method} on {search.source.name}: {counted(trials, 'trial')}, "
+        f"{workers} at a time, of up to {search.max_epochs} epochs{longer}; "
         f"start: {search.settings_from}."
     )
     try:
@@ -191,19 +191,23 @@ def _note(session: Session, result: SearchResult, trials: int) -> None:
     """What the user should know beside the table."""
     screen, done = session.screen, len(result.trials)
     if result.before >= trials:
-        screen.note(f"The search in {result.folder} has its {result.before} trials already.")
+        screen.note(
+            f"The search in {result.folder} has its {counted(result.before, 'trial')} already."
+        )
     elif result.before or result.run_again:
         screen.note(
-            f"Went on with the search in {result.folder}: {result.before} trials were done, "
-            f"{result.run_again} unfinished ones were run again."
+            f"Went on with the search in {result.folder}: {counted(result.before, 'trial')} done, "
+            f"{result.run_again} unfinished run again."
         )
     if done < trials:
-        screen.note(f"Time is over: {done} of {trials} trials are done. The same command goes on.")
+        screen.note(
+            f"Time is over: {done} of {counted(trials, 'trial')} done. The same command goes on."
+        )
     for state, words in (("failed", "failed"), ("unhealthy", "are close to collapse")):
         concerned = [trial for trial in result.trials if trial.state == state]
         if concerned:
             screen.warn(
-                f"{len(concerned)} of {done} trials of {result.search.method} on "
+                f"{len(concerned)} of {counted(done, 'trial')} of {result.search.method} on "
                 f"{result.search.source.name} {words}. "
                 f"Trial {concerned[0].number}: {concerned[0].error}"
             )

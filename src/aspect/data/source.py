@@ -560,9 +560,12 @@ class GraphSource(Config):
 
         suffix = path.suffix.lower()
         if suffix not in GRAPH_SUFFIXES:
-            unpack = " Unpack it: aspect store alone reads packed tables." * (suffix == ".gz")
-            known = ", ".join(GRAPH_SUFFIXES)
-            raise FileError(f"A graph's file must end in {known}. Got {self.graph!r}.{unpack}")
+            known, got = ", ".join(GRAPH_SUFFIXES), repr(self.graph)
+            if suffix == ".gz":
+                got += ". Unpack it: aspect store alone reads packed tables"
+            elif is_folder(path):
+                got += ", a folder. Of a store, train with: aspect train"
+            raise FileError(f"A graph's file must end in {known}. Got {got}.")
         if suffix in TABLE_SUFFIXES:
             return read_tables(path, self.reading, encoder)
         given = self.reading.model_dump(exclude_defaults=True)

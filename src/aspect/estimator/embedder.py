@@ -24,11 +24,11 @@ from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Scaling
 from aspect.settings import RowSettings
+from aspect.training.files import MODEL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MODEL = "model.safetensors"  # in the folder of a run
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
 CACHES = ("_copies", "_outputs", "_read", "_unmeasured")  # which a pickle leaves out

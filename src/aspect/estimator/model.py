@@ -184,7 +184,7 @@ class GraphModel:
             node_numbers(graph, given)  # rows that are no nodes are refused before the training
         if progress is None:
             progress = recorder is None and is_watched(Console(stderr=True))
-        config, placed = self.config, self._pruned(self._placed(given))
+        config, placed = self.config, self._to_train_on(given)
         self.suit(given)
         try:
             method, rows = self._planned(placed)
@@ -205,8 +205,7 @@ class GraphModel:
 
     def rows_for(self, graph: Any) -> RowSettings | None:  # noqa: ANN401
         """How `fit` would train on a graph as rows; None: whole."""
-        placed = self._pruned(self._placed(self._converted(graph, is_new=True)))
-        return self._planned(placed)[1]
+        return self._planned(self._to_train_on(self._converted(graph, is_new=True)))[1]
 
     def take(
         self,
@@ -297,8 +296,7 @@ class GraphModel:
         Time and memory are estimated from two trial epochs, unless fewer than 20 are planned; a
         training that follows is not changed by them.
         """
-        given = self._converted(graph, is_new=True)
-        placed = self._pruned(self._placed(given))
+        placed = self._to_train_on(self._converted(graph, is_new=True))
         method, rows = self._planned(placed)
         if rows is not None:
             return tuple(row_outlook(method, placed, rows, is_chosen=self.scale == "auto"))
@@ -336,6 +334,15 @@ class GraphModel:
         if self.rows is None:
             return self.as_seen(graph)  # kept from the last look at it
         return self._pruned(self._placed(self._converted(graph)))  # rows have no edges
+
+    def _to_train_on(self, given: Graph) -> Graph:
+        """The graph as the method is to learn from it; found once before the first training."""
+        if not self.is_fitted and given in self._copies:
+            return self._copies[given] or given
+        seen = self._pruned(self._placed(given))
+        if not self.is_fitted:
+            self._keep_copy(given, seen)
+        return seen
 
     def _pruned(self, graph: Graph) -> Graph:
         return graph if self.prune is None else self.prune.apply(graph)

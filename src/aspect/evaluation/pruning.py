@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from aspect.attacks.pruning import DEFAULT, score_text
+from aspect.attacks.pruning import DEFAULT, edge_score_text
 from aspect.attacks.purification import check_ratio, edge_scores, prune_edges, used_score
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.splits import Split
@@ -116,7 +116,7 @@ def describe_pruning(where: str, splits: Iterable[SplitPruning], score: str) -> 
         in_splits = f"in {counted(len(reached[asked]), 'split')}"
         some = f"{_percents(reached[asked])} of the edges {in_splits} ({PERCENT * asked:g}% asked)"
         parts.append(some if asked else f"no edge {in_splits}")
-    return f"Pruned {where}: {', '.join(parts)}. {score_text(DEFAULT, score)}"
+    return f"Pruned {where}: {', '.join(parts)}. {edge_score_text(DEFAULT, score)}"
 
 
 def _percents(ratios: Sequence[float]) -> str:

@@ -581,19 +581,20 @@ class _Evaluator:
                     "perturbation_sha256": tuple(poison.sha256 for poison in poisons),
                 }
             )
-        outcome = self._run(spec, poisons, model)
+        training = Training(model)
+        outcome = self._run(spec, poisons, training)
         assert outcome.probed is not None  # a run with splits
         knn: Sequence[float | None] = ()
         if not self.poisons:
-            assert outcome.model is not None  # fitted in this process, or given
-            knn = self._knn_accuracies(spec.method, outcome.model)
+            assert training.model is not None  # fitted by the run, or given
+            knn = self._knn_accuracies(spec.method, training.model)
             if spec.method == self.method:
                 self.health.append(Health.from_dict(outcome.record.health or {}))
         where = budget, spec.seed, spec.split_numbers
         self.lines += score_lines(spec.method, *where, outcome.probed, knn=knn)
         if self.prune and spec.method == self.method:
             ratios = tuple(with_all_edges(self.prune))
-            pruned = self._run(spec.model_copy(update={"prune": ratios}), poisons, model)
+            pruned = self._run(spec.model_copy(update={"prune": ratios}), poisons, training)
             assert pruned.probed is not None  # a run with splits
             self.lines += score_lines(
                 pruned_name(self.method), *where, pruned.probed, record=pruned.record
@@ -612,15 +613,13 @@ class _Evaluator:
         voted = knn_probe(rows.to(self.device), labels, splits, num_classes=classes)
         return [score.strict for score in voted.splits]
 
-    def _run(
-        self, spec: Spec, poisons: Sequence[PerturbedGraph], model: Embedder | None
-    ) -> Outcome:
+    def _run(self, spec: Spec, poisons: Sequence[PerturbedGraph], training: Training) -> Outcome:
         cell = Cell.outside_plans("evaluate", spec.method, self.runs[0].experiment.source, spec)
         return run(
             Task(cell, tuple(poisons), targets=self.targets),
             labelled=self.labelled,
             device=str(self.device),
-            training=Training(model),
+            training=training,
             probe=self.probe,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -143,6 +143,8 @@ class Entry(Config):
     @model_validator(mode="before")
     @classmethod
     def _as_written(cls, given: object) -> object:
+        if isinstance(given, Mapping) and "settings" in given:
+            raise SettingsError("An entry of a plan changes settings by the key set. Got settings.")
         return {"name": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
@@ -307,7 +309,8 @@ class Plan(Config):
     def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
         """The part of the plan with these entries and graphs; all where none are named."""
         names = [entry.name for entry in self.entries]
-        stored = {name: graph for graph, name in self.short_names().items() if is_reference(graph)}
+        named = short_names(self.graphs).items()
+        stored = {name: graph for graph, name in named if is_reference(graph)}
         graphs = tuple(stored.get(graph, graph) for graph in graphs)
         for kind, wanted, known in (("entry", entries, names), ("graph", graphs, self.graphs)):
             for name in wanted:
@@ -326,12 +329,6 @@ class Plan(Config):
     def source(self, graph: str) -> GraphSource:
         """Where a graph of the plan comes from."""
         return GraphSource(graph=graph, reading=self.reading)
-
-    def short_names(self) -> dict[str, str]:
-        """Graphs as tables call them: files without their folders, unless two share a name."""
-        short = {graph: self.source(graph).name for graph in self.graphs}
-        names = list(short.values())
-        return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
 
     def evaluations(self, graph: str) -> list[OtherSplits]:
         """Kinds of splits and probes for a clean graph, the plan's first kind first."""
@@ -354,6 +351,13 @@ class Plan(Config):
                 yield None, max(self.seeds, *self.seeds_of.values(), 0)
             elif entry not in planned.without:
                 yield from ((each, planned.seeds) for each in planned.each())
+
+
+def short_names(graphs: Iterable[str]) -> dict[str, str]:
+    """Graphs as tables call them: files without their folders, unless two share a name."""
+    short = {graph: GraphSource(graph=graph).name for graph in graphs}
+    names = list(short.values())
+    return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
 
 
 def plan_names() -> list[str]:
@@ -407,7 +411,7 @@ def read_facts(
     from aspect.data.splits import make_splits, published_sha256
     from aspect.experiment.perturbations import needed_files
 
-    names = plan.short_names()
+    names = short_names(plan.graphs)
     for graph in graphs or plan.graphs:
         labelled = plan.source(graph).read(data_dir)
         sha256, name = content_sha256(labelled), plan.source(graph).name

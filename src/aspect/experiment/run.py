@@ -159,16 +159,15 @@ class Outcome:
     record: Record
     details: Details | None = None
     trace: str = ""  # where a run that failed did so
-    model: Embedder | None = None  # this and the rest stay in the process that computed them
-    policy: Tensor | None = None  # gate weight of every node's low band
-    probed: ProbeResult | None = None
+    probed: ProbeResult | None = None  # stays in the process that computed it
 
 
 @dataclass
 class Training:
-    """What several runs share: a model once there is one, or why there is none."""
+    """What several runs share: graph and model, once they are there, or why there is no model."""
 
     model: Embedder | None = None
+    graph: Graph | None = None  # that is trained on
     error: TrainingError | None = None
 
 
@@ -180,8 +179,7 @@ def run_cells(
     training = Training()
     for task in tasks:
         outcome = run_cell(task, data_dir=data_dir, device=device, training=training)
-        # Without the model, which stays in this process.
-        outcomes.append(Outcome(outcome.record, outcome.details, outcome.trace))
+        outcomes.append(replace(outcome, probed=None))
     del training, outcome
     free_memory()
     return outcomes
@@ -261,7 +259,7 @@ def run(
         data_dir: Where files of named data sets lie.
         device: Where to train; by default of the kind that the spec names.
         labelled: The clean graph of the spec, if it was read already.
-        training: Shared with other runs; a model in it was trained on the graph that the spec says.
+        training: Shared with other runs; a model in it was, or is, trained as the spec says.
         probe: In place of the one that the spec names.
         recorder: Keeps the reports of the training; the values of a `ValueRecorder`, as it is by
             default, become the curves of the details.
@@ -299,7 +297,7 @@ class _Run:
             splits = draw_splits(self.labelled, spec.splits, spec.split_numbers, targets)
         # All files are looked at before the training: one that changed must not cost it.
         notes = [perturbed.note() for perturbed in self.task.perturbed]
-        graph = self._trained_graph()
+        graph = training.graph = training.graph or self._trained_graph()
         model = self._model(training, graph, recorder)
         with self._timed("embed", model.device):
             embeddings = model.embed(graph, normalise="none").to(model.device)
@@ -311,7 +309,7 @@ class _Run:
             with self._timed("probe", model.device):
                 probed, pruned = self._probe(model, graph, embeddings, splits)
             scores = self._scores(probed, pruned, splits)
-        health, policy = model.health(graph), model.policy(graph)
+        health = model.health(graph)
         record = Record(
             status="done",
             cell=self.cell,
@@ -322,7 +320,7 @@ class _Run:
             **training_facts(model),
             dim=embeddings.shape[1],
             parameters=model.method.num_parameters,
-            gate=gate_summary(policy),
+            gate=gate_summary(model.policy(graph)),
             health=health.to_dict(),
             seconds=self.seconds,
             peak_memory_bytes=peak_bytes(model.device),
@@ -332,7 +330,7 @@ class _Run:
             versions=versions(),
         )
         details = self._details(model, graph, recorder) if self.task.has_details else None
-        return Outcome(record, details, "", model, policy, probed)
+        return Outcome(record, details, probed=probed)
 
     @property
     def _targets(self) -> tuple[int, ...]:
@@ -350,8 +348,8 @@ class _Run:
         """The training's; it is trained once, and so it fails once."""
         if training.error is not None:
             raise training.error
-        if training.model is None:
-            model = self._new_model()
+        model = training.model or self._new_model()
+        if not model.is_fitted:
             forget_peak(model.device)
             try:
                 with self._timed("train", model.device):
@@ -359,8 +357,8 @@ class _Run:
             except TrainingError as error:
                 training.error = error
                 raise
-            training.model = model
-        return training.model
+        training.model = model
+        return model
 
     def _new_model(self) -> Embedder:
         """One that has to be fitted; that of a file of embeddings only reads it."""

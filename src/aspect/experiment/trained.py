@@ -39,7 +39,7 @@ from aspect.methods.registry import find_method
 from aspect.plugins import is_reference
 from aspect.scale.store import is_store
 from aspect.settings import Experiment, RowSettings, load_experiment
-from aspect.training.folder import (
+from aspect.training.files import (
     CONFIG,
     EMBEDDINGS,
     FEATURES,
@@ -48,11 +48,9 @@ from aspect.training.folder import (
     MODEL,
     POLICY,
     RECORD,
-    RUN,
-    RunFolder,
-    Start,
-    read_start,
+    check_run,
 )
+from aspect.training.folder import RUN, RunFolder, Start, read_start
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport
 from aspect.workspace import (
@@ -152,18 +150,20 @@ def _train_in_memory(
             return dict(open_run(folder.path).record)
         for sentence in model.outlook(graph):
             options.on_outlook(sentence)
+        model.scale = rows or "full"
         spec = training_spec(model, checksum, poison, rows)
         cell = Cell.outside_plans("train", model.name, source, spec)
         task = Task(cell, () if poison is None else (poison,), is_probed=False)
-        outcome = run(task, labelled=labelled, device=options.device, recorder=folder)
-        _write_outputs(folder.path, outcome, graph)
-        record = {**run_record(outcome, folder.path, options), "notices": [*graph.notices]}
+        training = Training(model, graph)
+        outcome = run(task, labelled=labelled, training=training, recorder=folder)
+        _write_outputs(folder.path, model, graph)
+        facts = run_record(outcome.record, model, folder.path, options)
+        record = {**facts, "notices": [*graph.notices]}
         if poison is not None:
             told = poison.file.to_dict(poison.perturbation)
             record["perturbation"] = {**told, "edges": graph.num_edges}
         if model.prune is not None:
-            assert outcome.model is not None  # trained in this process
-            record["prune"] = {**model.prune.model_dump(), **_pruned(outcome.model, graph)}
+            record["prune"] = {**model.prune.model_dump(), **_pruned(model, graph)}
         folder.complete(record)
         return record
 
@@ -315,10 +315,9 @@ def training_spec(
     )
 
 
-def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, Any]:
+def run_record(record: Record, model: Embedder, path: Path, options: RunOptions) -> dict[str, Any]:
     """What the folder says of the run, as `_RunRecord` reads it back."""
-    record, spec, source = outcome.record, outcome.record.spec, outcome.record.cell.graph_source
-    assert outcome.model is not None  # trained in this process
+    spec, source = record.spec, record.cell.graph_source
     assert record.graph is not None  # it is done
     return {
         "run": str(path),
@@ -330,7 +329,7 @@ def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, A
         **({} if spec.rows is None else {"rows": spec.rows.model_dump(mode="json")}),
         **record.model_dump(mode="json", include=set(OF_RECORD)),
         "seconds": record.seconds["train"],  # in the process that ended it
-        "device": str(outcome.model.device),
+        "device": str(model.device),
         "health": Health.from_dict(record.health or {}).to_dict(),  # before any centring
         "settings_from": options.settings_from,
         "graph": {
@@ -342,16 +341,15 @@ def run_record(outcome: Outcome, path: Path, options: RunOptions) -> dict[str, A
     }
 
 
-def _write_outputs(path: Path, outcome: Outcome, graph: Graph) -> None:
+def _write_outputs(path: Path, model: Embedder, graph: Graph) -> None:
     """Model, embeddings, policy, ids, and how the features were made."""
-    assert outcome.model is not None  # trained in this process
-    outcome.model.save(path / MODEL)
+    model.save(path / MODEL)
     if graph.encoder is not None:
         write_json(path / FEATURES, graph.encoder.to_json())
-    write_embeddings(path / EMBEDDINGS, outcome.model.embed(graph), overwrite=True)
-    if outcome.policy is not None:
+    write_embeddings(path / EMBEDDINGS, model.embed(graph), overwrite=True)
+    if (policy := model.policy(graph)) is not None:
         with replacing(path / POLICY, overwrite=True) as file:
-            np.save(file, outcome.policy.numpy(), allow_pickle=False)
+            np.save(file, policy.numpy(), allow_pickle=False)
     if graph.ids is not None:
         lines = (json.dumps(node, ensure_ascii=False) for node in graph.ids)
         write_text(path / IDS, "".join(f"{line}\n" for line in lines))
@@ -492,14 +490,8 @@ class StoredRun:
 def open_run(path: str | Path) -> StoredRun:
     """A complete run, every file of it compared with its manifest; others are refused."""
     path = Path(path)
-    workspace = Workspace(path, RUN)
-    if not workspace.has(CONFIG):
-        raise RunError(f"{path} is not a run's folder. Train one with: aspect train --out {path}.")
-    if not workspace.has(RECORD):
-        raise RunError(
-            f"The run in {path} is not complete. Go on with: aspect train --out {path} --resume."
-        )
-    if not workspace.verify(TRAIN_AGAIN):
+    check_run(path)
+    if not Workspace(path, RUN).verify(TRAIN_AGAIN):
         logger.warning(
             "%s has no %s, as runs of version 0.2 and before: damage may go unnoticed.",
             path,

@@ -43,7 +43,7 @@ from aspect.experiment.evaluate import (
     score_lines,
 )
 from aspect.experiment.record import GraphSummary, Record
-from aspect.experiment.run import Outcome, faults_of, training_facts
+from aspect.experiment.run import faults_of, training_facts
 from aspect.experiment.spec import Cell
 from aspect.experiment.trained import (
     TRAIN_AGAIN,
@@ -72,15 +72,8 @@ from aspect.scale.ray_engine import RayTraining, connect, num_gpus, propagate_by
 from aspect.scale.rows import RowBatches, row_plan_of, stored_views
 from aspect.scale.store import GraphStore
 from aspect.settings import Experiment, RowSettings
-from aspect.training.folder import (
-    BASES,
-    CHECKPOINT,
-    CHECKPOINTS,
-    EMBEDDINGS,
-    METRICS,
-    MODEL,
-    RunFolder,
-)
+from aspect.training.files import BASES, CHECKPOINT, CHECKPOINTS, EMBEDDINGS, METRICS, MODEL
+from aspect.training.folder import RunFolder
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 from aspect.training.trainer import Recorder, Snapshot, TrainingResult, train
@@ -214,7 +207,7 @@ class _StoreRun:
         self._save(method, result, data.projection, scaling_of(embeddings))
         health = Health.of(data.uncentred(method))
         record = {
-            **run_record(self._outcome(gate, dim, health), path, self.options),
+            **run_record(self._record(gate, dim, health), model, path, self.options),
             "seconds_by_step": self.seconds,
             "notices": list(self.store.facts.notices),
         }
@@ -277,12 +270,12 @@ class _StoreRun:
         epochs = values.pop("epoch")
         return TrainingResult(epochs, epochs < self.model.config.epochs, values, epochs)
 
-    def _outcome(self, gate: dict[str, float] | None, dim: int, health: Health) -> Outcome:
+    def _record(self, gate: dict[str, float] | None, dim: int, health: Health) -> Record:
         """As `run` makes one of a graph in memory."""
         model, facts = self.model, self.store.facts
         spec = training_spec(model, self.store.digest, rows=self.rows)
         source = GraphSource(graph=str(self.store.path))
-        record = Record(
+        return Record(
             status="done",
             cell=Cell.outside_plans("train", model.name, source, spec),
             graph=GraphSummary(
@@ -300,7 +293,6 @@ class _StoreRun:
             warnings=tuple(faults_of(model, health)),
             versions=versions(),
         )
-        return Outcome(record, model=model)
 
 
 def _rows_of(

@@ -20,6 +20,7 @@ import pandas as pd
 from aspect.attacks.perturbation import Perturbation
 from aspect.data.source import GraphSource
 from aspect.errors import SettingsError, UnknownNameError, counted
+from aspect.experiment.plan import short_names
 from aspect.experiment.record import Record
 from aspect.experiment.spec import SplitName
 from aspect.report.tables import slug
@@ -208,7 +209,7 @@ def collect(records: Sequence[Record]) -> Results:
     _refuse_mixtures(done)
     _refuse_other_flips(done)
     states = {record.spec.perturbation for record in unique}
-    graphs = _short_names(record.cell.graph for record in unique)
+    graphs = short_names(record.cell.graph for record in unique)
     scores = _scores(done)
     return Results(
         scores=scores,
@@ -325,13 +326,6 @@ def _variants(records: Iterable[Record]) -> dict[str, Variant]:
         if not variants.setdefault(cell.entry, variant).group and cell.group:
             variants[cell.entry] = variant
     return variants
-
-
-def _short_names(graphs: Iterable[str]) -> dict[str, str]:
-    """Data sets by name, files by theirs without folders unless two share one; in plan order."""
-    short = {graph: GraphSource(graph=graph).name for graph in dict.fromkeys(graphs)}
-    names = list(short.values())
-    return {graph: name if names.count(name) == 1 else graph for graph, name in short.items()}
 
 
 def _graph_facts(records: Iterable[Record]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from aspect.errors import RunError
 from aspect.evaluation.details import Details
 from aspect.experiment.record import Record
 from aspect.experiment.store import INDEX, PLAN, read_details, read_plan, read_records
+from aspect.training.files import CONFIG, check_run
 
 if TYPE_CHECKING:
     from aspect.report.results import Results
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 Kind = Literal["bench", "records", "run"]
 
 PAGE = "report.html"
-# Files of a run's folder; the module that writes them is too heavy to import here.
-RUN_SIGN, RUN_END = "config.yaml", "record.json"
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,9 @@ def _kind(path: Path) -> Kind:
     if is_folder(path):
         if all(is_file(path / sign) for sign in (PLAN, INDEX)):
             return "bench"
-        if is_file(path / RUN_SIGN) and is_file(path / RUN_END):
+        if is_file(path / CONFIG):
+            check_run(path)
             return "run"
-        if is_file(path / RUN_SIGN):
-            again = shlex.join(["aspect", "train", "--out", str(path), "--resume"])
-            raise RunError(f"The run in {path} is not complete. Go on with: {again}.")
     what = "It is none of them" if is_present(path) else "There is no such file or folder"
     raise RunError(
         "A report is made from folders of aspect bench or aspect train, or from .jsonl files of "
@@ -102,7 +99,7 @@ def read_sources(
     for source in sources:
         path = shlex.quote(str(source.path))
         if source.kind == "run":
-            commands.append(f"aspect train --config {path}/config.yaml --out {path}")
+            commands.append(f"aspect train --config {path}/{CONFIG} --out {path}")
             continue
         own = read_records(source.path)
         if not own:
@@ -111,7 +108,7 @@ def read_sources(
         if source.kind == "bench":
             details += read_details(source.path)
             titles.append(read_plan(source.path).title)
-            commands.append(f"aspect bench {path}/plan.yaml --out {path}")
+            commands.append(f"aspect bench {path}/{PLAN} --out {path}")
         else:
             commands += [f"aspect bench {shlex.quote(record.cell.plan)}" for record in own]
     commands.append(shlex.join(["aspect", "report", *(str(s.path) for s in sources), *options]))

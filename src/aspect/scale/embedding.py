@@ -24,7 +24,7 @@ from aspect.nn.normalisation import Scaling
 from aspect.scale.blocks import BlockedRows, check_disk, mapped, row_ranges
 from aspect.scale.calibration import Moments
 from aspect.scale.rows import STREAMED, RowBatches
-from aspect.training.folder import EMBEDDINGS, POLICY, PROGRESS
+from aspect.training.files import EMBEDDINGS, POLICY, PROGRESS
 from aspect.workspace import read_json, write_json
 
 FLOAT_BYTES = 4

@@ -1,17 +1,4 @@
-"""A run's folder: settings, log, checkpoint, result; one process at a time, resumable any moment.
-
-- config.yaml: what was asked for; `aspect train --config` takes it as it is
-- start.json: where that came from, where the data lies and on which device; `--resume` reads it
-- metrics.jsonl: every loss term and the gate, one line an epoch; tensorboard/ if wanted
-- checkpoint.safetensors: the latest snapshot, until the run is complete
-- model.safetensors: the trained method
-- embeddings.npy, policy.npy, ids.txt
-- bases/, checkpoints/, embedding.json: of a run of a store, until it is complete
-- features.json: how columns of a node table became features; the model knows it too
-- manifest.json: the SHA-256 of every file of the run, checked whenever it is opened
-- record.json: seeds, versions, timings; written last, so its presence says "complete"
-- .lock: taken while a process works here; what is left of it afterwards means nothing
-"""
+"""A run's folder: one process at a time, resumable any moment; `aspect.training.files` lists it."""
 
 from __future__ import annotations
 
@@ -31,31 +18,24 @@ from aspect.config import Config
 from aspect.data.files import is_file, naming
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import CheckpointError, RunError, SettingsError
+from aspect.training.files import (
+    BASES,
+    CHECKPOINT,
+    CHECKPOINTS,
+    CONFIG,
+    METRICS,
+    OUTPUTS,
+    PROGRESS,
+    RECORD,
+    SIGNS_OF_A_RUN,
+    START,
+    TENSORBOARD,
+)
 from aspect.training.log import EpochLog, JsonLinesLog, TensorBoardLog, require_tensorboard
 from aspect.training.trainer import EpochReport, Recorder, Snapshot
 from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_json
 
 logger = logging.getLogger(__name__)
-
-CHECKPOINT, RECORD, CONFIG, START, METRICS, TENSORBOARD = (
-    "checkpoint.safetensors",
-    "record.json",
-    "config.yaml",
-    "start.json",
-    "metrics.jsonl",
-    "tensorboard",
-)
-MODEL, EMBEDDINGS, POLICY, IDS, FEATURES = OUTPUTS = (
-    "model.safetensors",
-    "embeddings.npy",
-    "policy.npy",
-    "ids.txt",
-    "features.json",
-)
-BASES, CHECKPOINTS, PROGRESS = "bases", "checkpoints", "embedding.json"  # of a store
-
-# Many a folder holds a config.yaml; only beside one of these it tells of a run.
-SIGNS_OF_A_RUN = {START, METRICS, CHECKPOINT, RECORD}
 
 RUN = FolderKind(
     foreign="not a run's folder",
