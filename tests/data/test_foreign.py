@@ -332,6 +332,10 @@ def test_rows_of_a_node_frame_go_to_the_nodes_that_they_name():
         assert labelled.class_names == ("u", "v")
         with pytest.raises(GraphError, match="nodes of the node frame"):
             as_graph((form, nodes[:2]))
+    lonely = networkx.Graph(edges)
+    lonely.add_node("d")
+    with pytest.raises(GraphError, match=r"must have a row for every node .* It lacks 'd'"):
+        as_graph((lonely, nodes))
     weighted = networkx.Graph([("c", "a", {"weight": 2.0}), ("a", "b", {"weight": 3.0})])
     assert as_graph((weighted, nodes)).weights.tolist() == [3, 2, 3, 2]
 

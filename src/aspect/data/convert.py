@@ -11,7 +11,7 @@ import math
 import os
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,17 +164,26 @@ def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGrap
     if is_path(first) and (second is None or is_path(second)):
         reading = Reading(nodes=None if second is None else os.fspath(second))
         return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
-    edges: Any = first if is_frame(first) else None
-    if edges is None and is_frame(second) and not is_path(first):
-        edges = edge_table_of(first)
-    if edges is not None and (second is None or is_frame(second)):
-        from aspect.data.table_files import table_of
-        from aspect.data.tables import read_tables
+    if is_path(first) or not (second is None or is_frame(second)):
+        return None
+    from aspect.data.table_files import table_of
+    from aspect.data.tables import read_tables
 
-        edges = table_of(first, "the edge frame") if edges is first else edges
-        nodes = None if second is None else table_of(second, "the node frame", index="id")
-        return read_tables(edges, encoder=encoder, nodes=nodes)
-    return None
+    ids: Sequence[str] = ()
+    if is_frame(first):
+        edges = table_of(first, "the edge frame")
+    elif second is not None and (found := edge_table_of(first)) is not None:
+        edges, ids = found
+    else:
+        return None
+    nodes = None if second is None else table_of(second, "the node frame", index="id")
+    read = read_tables(edges, encoder=encoder, nodes=nodes)
+    if lacking := set(ids).difference(read.graph.ids or ()):  # without edges, which name others
+        raise GraphError(
+            "The node frame must have a row for every node of the graph. "
+            f"It lacks {shown(sorted(lacking), repr)}."
+        )
+    return read
 
 
 def _reading(directed_is_error: bool) -> Reading:

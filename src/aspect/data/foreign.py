@@ -145,8 +145,8 @@ def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
     return Parts(numbers[parts.edge_index], count, notices=parts.notices)
 
 
-def edge_table_of(source: Any) -> TableFile | None:  # noqa: ANN401 - of any library
-    """The edge table of a graph whose nodes have ids; None where they have none."""
+def edge_table_of(source: Any) -> tuple[TableFile, Sequence[str]] | None:  # noqa: ANN401
+    """Edge table and ids of a graph whose nodes have ids; None where they have none."""
     if _is_matrix(source):
         return None
     parts = parts_of(source)
@@ -161,7 +161,7 @@ def edge_table_of(source: Any) -> TableFile | None:  # noqa: ANN401 - of any lib
     names = ["source", "target"]
     if parts.weights is not None:
         columns, names = [*columns, pa.array(parts.weights.numpy())], [*names, "weight"]
-    return TableFile("the edge frame", pa.table(columns, names), is_text=False)
+    return TableFile("the edge frame", pa.table(columns, names), is_text=False), parts.ids
 
 
 def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN401 - of three libraries
