@@ -347,6 +347,7 @@ def test_a_graph_without_edges_has_the_nodes_of_its_frame():
     graph = as_graph((source, nodes))
     assert (graph.ids, graph.num_edges) == (("a", "b"), 0)
     assert any("The graph has no edges" in notice for notice in graph.notices)
+    assert any(notice.startswith("The node frame has no column") for notice in graph.notices)
 
 
 def test_labels_of_a_node_frame_are_no_features():

@@ -55,6 +55,11 @@ class TableFile:
     first: int = 0  # row, of a table read in pieces
 
     @property
+    def subject(self) -> str:
+        """What it is called where a sentence begins."""
+        return self.called[0].upper() + self.called[1:]
+
+    @property
     def names(self) -> list[str]:
         """The columns, in the order of the file."""
         return list(self.table.column_names)
@@ -116,7 +121,7 @@ class TableFile:
         fitting = [name for name in self.names if name.strip().lower() in names]
         if len(fitting) > 1:
             raise GraphError(
-                f"{self.called} has the columns {' and '.join(map(repr, fitting))}. {remedy}"
+                f"{self.subject} has the columns {' and '.join(map(repr, fitting))}. {remedy}"
             )
         return fitting[0] if fitting else None
 
@@ -139,7 +144,7 @@ def read_table(path: Path, reading: Reading = NO_READING) -> TableFile:
 def _with_rows(source: TableFile) -> TableFile:
     if source.table.num_rows == 0 or not source.names:
         columns = as_parsed(source.names)
-        raise FileError(f"{source.called} holds no rows. Its columns are {columns}.")
+        raise FileError(f"{source.subject} holds no rows. Its columns are {columns}.")
     return source
 
 

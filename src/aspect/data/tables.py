@@ -428,7 +428,7 @@ def _labels(
     if name is None:
         if reading.features is None:
             result.notices.append(
-                f"{source.called} has no column called label or y: every column is a feature. "
+                f"{source.subject} has no column called label or y: every column is a feature. "
                 "--label names the one with the classes."
             )
         return None, None
@@ -520,7 +520,7 @@ def _kinds_of(
     if missing:
         result.errors.append(
             GraphError(
-                f"{source.called} must have the columns of the training. "
+                f"{source.subject} must have the columns of the training. "
                 f"It lacks {shown(missing, repr)}."
             )
         )
