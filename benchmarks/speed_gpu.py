@@ -2,7 +2,8 @@
 
 Trains by the one trainer with every method's default settings and prints the median epoch. The
 first epochs, which warm up and capture, are left out. Run it on an idle GPU; it needs the data
-sets' files in the folder that ASPECT_DATA names.
+sets' files in the folder that ASPECT_DATA names. `--out` keeps every measurement as a row of a CSV
+file. A method that does not fit the GPU has no number.
 
 `--stable` measures ASPECT-S beside ASPECT instead, with the settings shipped for each graph: epochs
 with a search against those without, and whole trainings.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import math
 import statistics
 import sys
 import time
@@ -20,7 +22,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
+import pandas as pd
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -79,8 +83,20 @@ class Stopwatch(Recorder):
         )
 
 
-def measure(method: str, graph: Graph, capture: bool, precision: str) -> tuple[float, float]:
-    """Milliseconds of an epoch, and GiB at the peak."""
+@dataclass(frozen=True)
+class Measurement:
+    """One method on one graph in one mode."""
+
+    method: str
+    graph: str
+    mode: str
+    milliseconds: float  # of an epoch; NaN: out of memory
+    gib: float  # at the peak
+
+
+def measure(method: str, name: str, graph: Graph, mode: str) -> Measurement:
+    """Train for some epochs."""
+    capture, precision = MODES[mode]
     known = find_method(method)
     settings = known.config().model_copy(update={"epochs": EPOCHS + FIRST, "patience": None})
     with isolated_seed(0):
@@ -90,9 +106,15 @@ def measure(method: str, graph: Graph, capture: bool, precision: str) -> tuple[f
     gradients.WARM_UP = 2 if capture else EPOCHS * 10
     torch.cuda.reset_peak_memory_stats()
     watch = Stopwatch()
-    with suppress(EnoughError):
-        train(model, graph, seed=0, recorder=watch)
-    return watch.milliseconds, torch.cuda.max_memory_allocated() / 2**30
+    try:
+        with suppress(EnoughError):
+            train(model, graph, seed=0, recorder=watch)
+        milliseconds = watch.milliseconds
+    except torch.cuda.OutOfMemoryError as error:
+        logging.getLogger(__name__).warning("%s on %s, %s: %s", method, name, mode, error)
+        milliseconds = math.nan
+    gib = torch.cuda.max_memory_allocated() / 2**30
+    return Measurement(method, name, mode, milliseconds, gib)
 
 
 @dataclass
@@ -145,6 +167,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=trained, default=trained)
     parser.add_argument("--graphs", nargs="+", default=GRAPHS)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--out", type=Path, help="CSV file of the measurements")
     parser.add_argument("--stable", action="store_true", help="ASPECT-S beside ASPECT")
     parser.add_argument("--set", nargs="*", default=[], help="with --stable: changes of ASPECT-S")
     chosen = parser.parse_args()
@@ -155,18 +178,22 @@ def main() -> None:
         for name in chosen.graphs:
             print(compare_stable(name, chosen.set), flush=True)
         return
+    measured: list[Measurement] = []
     table = Table("method", "graph", *[f"{mode}, ms" for mode in chosen.modes], "GiB")
     for name in chosen.graphs:
         graph = load_named(name).graph.to("cuda")
         for method in chosen.methods:
-            row, memory = [], 0.0
+            row = []
             for mode in chosen.modes:
-                milliseconds, memory = measure(method, graph, *MODES[mode])
-                row.append(f"{milliseconds:.2f}")
+                measured.append(measure(method, name, graph, mode))
+                row.append(f"{measured[-1].milliseconds:.2f}")
                 gc.collect()
                 torch.cuda.empty_cache()
-            print(method, name, *row, f"{memory:.2f}", flush=True)
-            table.add_row(method, name, *row, f"{memory:.2f}")
+            row.append(f"{measured[-1].gib:.2f}")
+            print(method, name, *row, flush=True)
+            table.add_row(method, name, *row)
+            if chosen.out is not None:
+                pd.DataFrame(measured).to_csv(chosen.out, index=False, float_format="%.3f")
     Console().print(table)
 
 
