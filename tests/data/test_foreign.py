@@ -192,6 +192,30 @@ def test_classes_of_a_node_frame():
     assert labelled.graph.integer_ids
 
 
+@pytest.mark.parametrize(
+    ("column", "sentence"),
+    [
+        ([2**24, 2**24 + 1, 1, 2], r"stay different as float32.*Got 16777216, 16777217 \(2"),
+        ([2**53, 2**53 + 1, 1, 2], "stay different as float32"),
+        (pd.date_range("2024-01-01", periods=4), r"array of numbers\. Got datetime64"),
+        (["a", "b", "c", "d"], "array of numbers"),
+    ],
+)
+def test_columns_beside_a_matrix_are_checked_one_by_one(column, sentence):
+    frame = node_frame().assign(number=column)
+    with pytest.raises(GraphError, match=sentence):
+        as_graph((adjacency(), frame))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "lil", "dok"])
+def test_entries_of_a_matrix_given_twice_are_added_in_every_format(form):
+    ends = [0, 0, 1, 1, 1, 2, 2, 3], [1, 1, 0, 0, 2, 1, 3, 2]
+    matrix = scipy.sparse.coo_array((np.ones(8), ends), shape=(4, 4))
+    assert as_graph((matrix, X)).weights.tolist() == [2, 2, 1, 1, 1, 1]
+    assert len(matrix.data) == 8  # as it was given
+    assert as_graph((matrix.asformat(form), X)).weights.tolist() == [2, 2, 1, 1, 1, 1]
+
+
 def test_columns_of_several_levels_have_names():
     nodes = node_frame().set_axis(pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), axis=1)
     assert as_graph((edge_frame(), nodes)).feature_names == ("('a', 1)", "('b', 2)")

@@ -116,8 +116,9 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
     ids, label = (column_called(rows, names) for names in (ID_NAMES, LABEL_NAMES))
     if is_frame(rows):
         others = [name for name in column_names(rows) if name not in (ids, label)]
-        empty = np.empty((len(rows), 0), np.float32)
-        matrix = as_features(np.column_stack([empty, *(np.asarray(rows[name]) for name in others)]))
+        # One by one: a joint type would hide which integers float32 cannot tell apart.
+        columns = (dense(as_features(np.asarray(rows[name])[:, None])) for name in others)
+        matrix = torch.cat([torch.empty(len(rows), 0), *columns], dim=1)
     else:
         matrix = as_features(rows)
     if _is_matrix(edges):
@@ -205,7 +206,9 @@ def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: A
         indices, values = stored.indices(), stored.values()
     else:
         is_sparse = scipy.sparse.issparse(matrix)
-        coo = scipy.sparse.coo_array(matrix if is_sparse else as_tensor(matrix, "Edges").numpy())
+        dense_or_sparse = matrix if is_sparse else as_tensor(matrix, "Edges").numpy()
+        coo = scipy.sparse.coo_array(dense_or_sparse, copy=True)
+        coo.sum_duplicates()  # as every other format of SciPy, and torch, understand them
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
         values = as_tensor(coo.data, "the adjacency")
     kept = values != 0
