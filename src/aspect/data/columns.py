@@ -50,8 +50,9 @@ MICROSECONDS_PER_DAY = 86_400_000_000
 def parse_column(source: TableFile, name: str, kind: Kind | None = None) -> ParsedColumn:
     """The values of a column; with a kind, refused where they are of another one."""
     cells = _cells(source, name)
-    if pa.types.is_null(cells.type):  # no cell has a value, which fits every kind
-        cells = cells.cast(EMPTY_TYPES[kind or "number"])
+    is_empty = kind is not None and not source.is_text and cells.null_count == len(cells)
+    if is_empty or pa.types.is_null(cells.type):  # no cell has a value, which fits every kind
+        cells = pa.chunked_array([pa.nulls(len(cells), EMPTY_TYPES[kind or "number"])])
     found = kind or _kind_of(source, name, cells)
     if found == "text":
         return ParsedColumn(name, "text", _texts(source, name, cells))

@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ BAG_ZEROS = 0.5  # the least share of zeros in each of them
 DOMINANT = 0.9  # of the mean row size: a column that carries more drowns all others
 FLOAT32 = np.float32
 NO_VALUE = "it has no value"
+WHOLE = re.compile(r"^([+-]?[0-9]+)([.]0*)?$")
 
 
 class Caution(str):
@@ -136,6 +138,17 @@ class Column(Config):
         dense: NDArray[np.float32] = hashed.toarray()
         return dense
 
+    def respelled(self, column: ParsedColumn) -> ParsedColumn:
+        """Whole numbers among categories as training had them: `1.0`, made by gaps, for `1`."""
+        if self.encoding not in ("one-hot", "hashed") or not _is_number(str(self.fill)):
+            return column
+        whole = r"\1.0" if "." in str(self.fill) else r"\1"
+        cells = [
+            cell if cell is None or cell in self.values else WHOLE.sub(whole, cell)
+            for cell in column.values
+        ]
+        return replace(column, values=np.array(cells, dtype=object))
+
     def unseen(self, column: ParsedColumn) -> list[str]:
         """Values that it did not have in training."""
         if self.encoding != "one-hot":
@@ -220,9 +233,9 @@ class FeatureEncoder(Config):
         """The features of these columns, with what to know of them."""
         blocks, notices = [], []
         for column in self.columns:
-            given = columns[column.name]
+            given = column.respelled(columns[column.name])
             unseen = column.unseen(given)
-            are_numbers = bool(unseen) and all(map(_is_number, unseen))
+            are_numbers = bool(unseen) and all(map(_is_number, {*given.values} - {None}))
             if are_numbers and not any(map(_is_number, column.values)):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
