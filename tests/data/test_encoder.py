@@ -404,6 +404,14 @@ def test_categories_that_gaps_have_made_floats_are_the_same_categories(tmp_path,
         assert not noticed(other, "no feature")
 
 
+def test_a_gap_among_large_numbers_is_filled_with_their_mean(tmp_path):
+    """Seconds since 1970 have steps of 128 as float32; the mean is that of the numbers."""
+    seconds = [1.7e9 + 7.25 * k for k in range(COUNT)]
+    seconds[3] = ""
+    gap = dense(read(tmp_path, {"seconds": seconds}).features)[3, 0]
+    assert gap.item() == pytest.approx(0, abs=1e-6)
+
+
 def test_columns_without_any_value_fit_every_kind(tmp_path, trained):
     """An empty column has no type in Parquet; in a text it is as good as any."""
     import pyarrow as pa

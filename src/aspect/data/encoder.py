@@ -342,7 +342,7 @@ def _fit_number(
     known = column.values[~column.missing]
     if not len(known) and scaling != "none":
         return NO_VALUE
-    fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
+    fill = float(known.mean()) if len(known) else 0.0
     is_binary = bool(np.isin(known, (0, 1)).all())
     encoding = encoding_of(column.kind, scaling, is_word=is_word, is_binary=is_binary)
     return Column(name=column.name, kind=column.kind, encoding=encoding, fill=fill)
