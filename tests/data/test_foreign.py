@@ -323,9 +323,24 @@ def test_attributes_of_edges_are_left_aside_with_a_word():
     graph = as_graph(Data(x=X, edge_index=INDEX, edge_attr=torch.rand(4, 3)))
     assert graph.weights is None
     assert "edge_attr is left aside" in graph.notices[0]
+    data = HeteroData()
+    data["a"].x, data["b"].x = X, X
+    data["a", "to", "b"].edge_index, data["a", "to", "b"].edge_attr = INDEX, torch.rand(4, 2)
+    assert any("edge_attr is left aside" in notice for notice in as_graph(data).notices)
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, np.float32("nan")])
+def test_edges_without_a_weight_are_said():
+    told = "1 edges without a weight weigh one."
+    for gap in (None, float("nan")):
+        frame = edge_frame().assign(weight=[2.0, gap, 3.0, 1.0])
+        assert told in as_graph(frame).notices
+    graph = networkx.Graph(EDGES)
+    networkx.set_edge_attributes(graph, {(0, 1): 2.0, (1, 2): 0.5, (2, 3): 1.0}, "weight")
+    assert told in as_graph(graph).notices
+    assert as_graph(graph).weights.tolist() == [2, 2, 0.5, 1, 0.5, 1, 1, 1]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, np.float32("nan"), ""])
 def test_a_class_that_is_missing_is_none(missing):
     labelled = as_labelled(drawn(y=["u", missing, "v", "u"]))
     assert labelled.class_names == ("u", "v")
@@ -343,6 +358,19 @@ def test_classes_may_be_single_numbers_of_any_library():
 
 
 # Node frames beside edges
+
+
+def test_an_index_that_pandas_made_is_not_taken_for_ids_in_silence():
+    told = "No column of the node frame is called id, so that its index is taken for the ids."
+    frame = pd.DataFrame({"user": [3, 1, 2, 0], "x": [1.0, 2.0, 3.0, 4.0]})
+    graph = as_graph((edge_frame(), frame))
+    assert (graph.ids, graph.feature_names) == (("0", "1", "2", "3"), ("user", "x"))
+    assert told in changes_of(graph)
+    assert torch.equal(as_graph((edge_frame(), frame), encoder=graph.encoder).features, graph.features)
+    for meant in (frame.set_index("user"), frame.rename(columns={"user": "id"})):
+        graph = as_graph((edge_frame(), meant))
+        assert graph.ids == ("3", "1", "2", "0")
+        assert told not in graph.notices
 
 
 def test_rows_of_a_node_frame_go_to_the_nodes_that_they_name():

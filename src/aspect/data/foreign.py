@@ -36,6 +36,7 @@ ACCEPTED = (
     "features or a node table, or an aspect Graph"
 )
 PAIR = 2
+NO_ATTRIBUTES = "edge_attr is left aside. Weights of edges are read from edge_weight."
 
 
 @dataclass
@@ -261,7 +262,7 @@ def _of_data(data: Data) -> Parts:
         masks={part: getattr(data, name, None) for part, name in MASKS.items()},
     )
     if data.edge_attr is not None:
-        parts.notices.append("edge_attr is left aside. Weights of edges are read from edge_weight.")
+        parts.notices.append(NO_ATTRIBUTES)
     return parts
 
 
@@ -289,6 +290,8 @@ def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
         parts.weights = torch.cat([as_tensor(values, "edge_weight") for values in weights])
     elif any(values is not None for values in weights):
         parts.notices.append("Edge weights are left aside: only some types of edges have them.")
+    if any("edge_attr" in store for store in stores.values()):
+        parts.notices.append(NO_ATTRIBUTES)
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
     if len(labelled) == 1 and isinstance(data[labelled[0]].y, Tensor):
         there = {part: name for part, name in MASKS.items() if name in data[labelled[0]]}
@@ -414,7 +417,10 @@ def _with_attributes(
         cells = columns.get(name, [])
         if parts.y is None and any(cell is not None for cell in cells):
             parts.y = cells
-    if any(weight is not None for weight in weights):
+    missing = weights.count(None)
+    if missing < len(weights):
+        if missing:
+            parts.notices.append(f"{missing} edges without a weight weigh one.")
         parts.weights = as_tensor([1 if one is None else one for one in weights], "weight")
     if not is_directed:
         ends = parts.edge_index
