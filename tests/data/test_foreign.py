@@ -325,8 +325,11 @@ def test_attributes_of_edges_are_left_aside_with_a_word():
     assert "edge_attr is left aside" in graph.notices[0]
     data = HeteroData()
     data["a"].x, data["b"].x = X, X
-    data["a", "to", "b"].edge_index, data["a", "to", "b"].edge_attr = INDEX, torch.rand(4, 2)
+    edges = data["a", "to", "b"]
+    edges.edge_index, edges.edge_attr = INDEX, torch.rand(4, 2)
     assert any("edge_attr is left aside" in notice for notice in as_graph(data).notices)
+    edges.edge_weight = torch.full((4, 1), 2.0)  # a column, as a Data may have it
+    assert as_graph(data).weights.tolist() == [2] * 8
 
 
 def test_edges_without_a_weight_are_said():
@@ -358,6 +361,30 @@ def test_classes_may_be_single_numbers_of_any_library():
 
 
 # Node frames beside edges
+
+
+def test_rows_beside_a_matrix_are_in_the_order_of_the_nodes():
+    frame = node_frame()
+    for graph in (adjacency(), Data(edge_index=INDEX, num_nodes=4)):
+        with pytest.raises(GraphError, match=r"in another order\. Call nodes\.sort_index"):
+            as_graph((graph, frame.iloc[[2, 0, 3, 1]]))
+        sorted_again = as_graph((graph, frame.iloc[[2, 0, 3, 1]].sort_index()))
+        assert torch.equal(dense(sorted_again.features), X)
+        named = frame.set_axis([7, 3, 5, 1])  # by which no node is named
+        assert torch.equal(dense(as_graph((graph, named)).features), X)
+
+
+def test_a_second_label_column_does_not_become_a_feature():
+    frame = node_frame().assign(label=["u", "v", "v", "u"], Y=[0, 1, 1, 0])
+    with pytest.raises(GraphError, match="the columns 'label' and 'Y'. Rename or remove all but"):
+        as_graph((adjacency(), frame))
+
+
+def test_masked_numbers_are_missing():
+    masked = np.ma.masked_equal(X.numpy(), 3.0)
+    with pytest.raises(GraphError, match="Missing, NaN or infinite at row 1 column 0"):
+        as_graph((adjacency(), masked))
+    assert as_graph((adjacency(), np.ma.masked_equal(X.numpy(), -1.0))).num_nodes == 4
 
 
 def test_an_index_that_pandas_made_is_not_taken_for_ids_in_silence():

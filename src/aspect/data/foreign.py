@@ -92,9 +92,15 @@ def column_names(frame: Any) -> list[Any]:  # noqa: ANN401 - of any library
 
 
 def column_called(frame: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - of any library
-    """The first column of a frame with one of these names, in any case; None if there is none."""
+    """The column of a frame with one of these names, in any case; None if there is none."""
     columns = column_names(frame) if is_frame(frame) else []
-    return next((name for name in columns if str(name).strip().lower() in names), None)
+    fitting = [name for name in columns if str(name).strip().lower() in names]
+    if len(fitting) > 1:
+        raise GraphError(
+            f"The frame has the columns {' and '.join(map(repr, fitting))}. Rename or remove all "
+            "but one."
+        )
+    return fitting[0] if fitting else None
 
 
 def _is_matrix(source: object) -> bool:
@@ -116,6 +122,14 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
         )
     ids, label = (column_called(rows, names) for names in (ID_NAMES, LABEL_NAMES))
     if is_frame(rows):
+        index = np.asarray(getattr(rows, "index", ()))  # of pandas
+        numbers = np.arange(len(index))
+        is_order = index.dtype.kind in "iu" and np.array_equal(np.sort(index), numbers)
+        if is_order and ids is None and not np.array_equal(index, numbers):
+            raise GraphError(
+                "Rows of the node frame belong to the nodes in their order, and its index has "
+                "these numbers in another order. Call nodes.sort_index(), or give a fresh index."
+            )
         others = [name for name in column_names(rows) if name not in (ids, label)]
         # One by one: a joint type would hide which integers float32 cannot tell apart.
         columns = (dense(as_features(np.asarray(rows[name])[:, None])) for name in others)
@@ -287,7 +301,8 @@ def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
         {kind: as_tensor(store.edge_index, "edge_index") for kind, store in stores.items()},
     )
     if weights and all(values is not None for values in weights):
-        parts.weights = torch.cat([as_tensor(values, "edge_weight") for values in weights])
+        vectors = (_as_vector(as_tensor(values, "edge_weight")) for values in weights)
+        parts.weights = torch.cat(list(vectors))
     elif any(values is not None for values in weights):
         parts.notices.append("Edge weights are left aside: only some types of edges have them.")
     if any("edge_attr" in store for store in stores.values()):
