@@ -376,7 +376,7 @@ def test_rows_beside_a_matrix_are_in_the_order_of_the_nodes():
 
 def test_a_second_label_column_does_not_become_a_feature():
     frame = node_frame().assign(label=["u", "v", "v", "u"], Y=[0, 1, 1, 0])
-    with pytest.raises(GraphError, match="the columns 'label' and 'Y'. Rename or remove all but"):
+    with pytest.raises(GraphError, match=r"the columns 'label' and 'Y'\. Rename or remove all but"):
         as_graph((adjacency(), frame))
 
 
@@ -393,7 +393,8 @@ def test_an_index_that_pandas_made_is_not_taken_for_ids_in_silence():
     graph = as_graph((edge_frame(), frame))
     assert (graph.ids, graph.feature_names) == (("0", "1", "2", "3"), ("user", "x"))
     assert told in changes_of(graph)
-    assert torch.equal(as_graph((edge_frame(), frame), encoder=graph.encoder).features, graph.features)
+    again = as_graph((edge_frame(), frame), encoder=graph.encoder)
+    assert torch.equal(again.features, graph.features)
     for meant in (frame.set_index("user"), frame.rename(columns={"user": "id"})):
         graph = as_graph((edge_frame(), meant))
         assert graph.ids == ("3", "1", "2", "0")

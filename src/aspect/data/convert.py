@@ -250,16 +250,13 @@ def _masks_of(parts: Parts) -> Mapping[str, Tensor]:
         )
         return {}
     masks = {part: as_tensor(parts.masks[part], name) for part, name in MASKS.items() if names}
-    rows = {
-        part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.movedim(-1, 0)).bool()
+    # WikiCS has one test mask for all of its splits.
+    count = max((mask.shape[-1] for mask in masks.values() if mask.ndim > 1), default=1)
+    splits = {
+        part: mask.expand(count, -1) if mask.ndim == 1 else mask.movedim(-1, 0)
         for part, mask in masks.items()
     }
-    # WikiCS has one test mask for all of its splits.
-    count = max((len(mask) for mask in rows.values()), default=0)
-    return {
-        part: (mask.expand(count, -1) if masks[part].ndim == 1 else mask).contiguous()
-        for part, mask in rows.items()
-    }
+    return {part: mask.bool().contiguous() for part, mask in splits.items()}
 
 
 # Files of torch.save

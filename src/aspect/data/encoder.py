@@ -116,16 +116,7 @@ class Column(Config):
 
     def _encode_text(self, texts: NDArray[Any]) -> NDArray[np.float32]:
         if self.encoding == "one-hot":
-            from sklearn.preprocessing import OneHotEncoder
-
-            encoder = OneHotEncoder(
-                categories=[np.array(self.values, dtype=object)],
-                handle_unknown="ignore",
-                sparse_output=False,
-                dtype=FLOAT32,
-            )
-            one_hot: NDArray[np.float32] = encoder.fit_transform(texts[:, None])
-            return one_hot
+            return (texts[:, None] == np.array(self.values, dtype=object)).astype(FLOAT32)
         if self.encoding == "words":
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -322,12 +313,10 @@ def _fit_text(column: ParsedColumn) -> Column | str:
         return Column(
             name=name, kind="text", encoding="one-hot", fill=fill, values=values, width=len(values)
         )
-    if column.is_category:
-        return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
     words = sum(len(value.split()) * count for value, count in counts.items())
-    if words >= WORDS_OF_A_SENTENCE * max(present, 1):
+    if not column.is_category and words >= WORDS_OF_A_SENTENCE * max(present, 1):
         return Column(name=name, kind="text", encoding="words", fill="", width=WORD_COLUMNS)
-    if len(counts) > present / 2:
+    if not column.is_category and len(counts) > present / 2:
         return (
             f"its {len(counts)} values hardly repeat, as identifiers do; "
             f"--categorical {name} keeps it"

@@ -121,21 +121,7 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
             f"files or both frames. Got ({kinds})."
         )
     ids, label = (column_called(rows, names) for names in (ID_NAMES, LABEL_NAMES))
-    if is_frame(rows):
-        index = np.asarray(getattr(rows, "index", ()))  # of pandas
-        numbers = np.arange(len(index))
-        is_order = index.dtype.kind in "iu" and np.array_equal(np.sort(index), numbers)
-        if is_order and ids is None and not np.array_equal(index, numbers):
-            raise GraphError(
-                "Rows of the node frame belong to the nodes in their order, and its index has "
-                "these numbers in another order. Call nodes.sort_index(), or give a fresh index."
-            )
-        others = [name for name in column_names(rows) if name not in (ids, label)]
-        # One by one: a joint type would hide which integers float32 cannot tell apart.
-        columns = (dense(as_features(np.asarray(rows[name])[:, None])) for name in others)
-        matrix = torch.cat([torch.empty(len(rows), 0), *columns], dim=1)
-    else:
-        matrix = as_features(rows)
+    matrix = _matrix_of(rows, ids, label) if is_frame(rows) else as_features(rows)
     if _is_matrix(edges):
         parts = _of_matrix(edges, matrix.shape[0])
     else:
@@ -152,6 +138,21 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
     if label is not None:
         parts.y = np.asarray(rows[label]).tolist()
     return replace(parts, features=matrix)
+
+
+def _matrix_of(frame: Any, ids: Any, label: Any) -> Tensor:  # noqa: ANN401 - of any library
+    """The columns of a frame but for ids and label; its rows are in the order of the nodes."""
+    index = np.asarray(getattr(frame, "index", ()))  # of pandas
+    order = np.sort(index) if ids is None and index.dtype.kind in "iu" else index
+    if np.array_equal(order, np.arange(len(order))) and not np.array_equal(order, index):
+        raise GraphError(
+            "Rows of the node frame belong to the nodes in their order, and its index has these "
+            "numbers in another order. Call nodes.sort_index(), or give a fresh index."
+        )
+    others = [name for name in column_names(frame) if name not in (ids, label)]
+    # One by one: a joint type would hide which integers float32 cannot tell apart.
+    columns = (dense(as_features(np.asarray(frame[name])[:, None])) for name in others)
+    return torch.cat([torch.empty(len(frame), 0), *columns], dim=1)
 
 
 def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
@@ -216,16 +217,14 @@ def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN4
 
 def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: ANN401
     """Where a matrix is not zero, and its values there; a stored zero is no edge."""
-    if isinstance(matrix, Tensor):
-        stored: Tensor = matrix.detach().cpu().to_sparse().coalesce()
-        indices, values = stored.indices(), stored.values()
-    else:
-        is_sparse = scipy.sparse.issparse(matrix)
-        dense_or_sparse = matrix if is_sparse else as_tensor(matrix, "Edges").numpy()
-        coo = scipy.sparse.coo_array(dense_or_sparse, copy=True)
+    if scipy.sparse.issparse(matrix):
+        coo = scipy.sparse.coo_array(matrix, copy=True)
         coo.sum_duplicates()  # as every other format of SciPy, and torch, understand them
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
         values = as_tensor(coo.data, "the adjacency")
+    else:
+        stored: Tensor = as_tensor(matrix, "Edges").to_sparse().coalesce()
+        indices, values = stored.indices(), stored.values()
     kept = values != 0
     return indices[:, kept], values[kept]
 

@@ -334,9 +334,7 @@ def label_graph(
     labels = _as_int64(labels, "Labels")
     _check_labels(labels, graph)
     num_classes = int(labels.max()) + 1
-    names = tuple(class_names or ())
-    if not names:
-        names = tuple(str(k) for k in range(num_classes))
+    names = tuple(class_names or map(str, range(num_classes)))
     if len(names) < num_classes:
         raise GraphError(
             f"Class names must be one per class. Got {len(names)} for {num_classes} classes."
