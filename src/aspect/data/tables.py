@@ -343,6 +343,8 @@ def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
     source = edges.source
     ids = {node for end in edges.ends for node in pc.unique(end).to_pylist()}
     notices += _folding_notices(sorted(ids))
+    if "" in ids:
+        notices.append(Caution(f"Empty cells of {source.called} are a node, whose id is ''."))
     if source.is_text and not edges.is_named:
         if ids & set(edges.names):
             raise _no_header(source)
