@@ -46,21 +46,16 @@ def import_plugin(module: str) -> ModuleType:
     _look_into_working_directory()
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing == module or module.startswith(f"{missing}."):
+    # Whatever a module raises at import, a call of sys.exit included, is for its author to fix.
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module}.".startswith(f"{missing}."):
             raise SettingsError(
                 f"There is no module {missing!r}. Install its package, run the command where it "
                 "lies, or add its folder to PYTHONPATH."
             ) from error
-        raise SettingsError(_cannot_import(module, error)) from error
-    # Whatever a module raises at import, a call of sys.exit included, is for its author to fix.
-    except (Exception, SystemExit) as error:
-        raise SettingsError(_cannot_import(module, error)) from error
-
-
-def _cannot_import(module: str, error: BaseException) -> str:
-    return f"The module {module!r} cannot be imported. {sentence_of(error)}"
+        told = f"The module {module!r} cannot be imported. {sentence_of(error)}"
+        raise SettingsError(told) from error
 
 
 def _look_into_working_directory() -> None:

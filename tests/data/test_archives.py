@@ -71,6 +71,15 @@ def test_round_trip_keeps_the_graph(tmp_path):
             torch.testing.assert_close(after.masks[part], mask)
 
 
+def test_classes_without_a_node_are_kept(tmp_path):
+    graph = Graph.build(torch.eye(3), torch.tensor([[0, 1], [1, 2]]))
+    for names in (("0", "1", "2"), ("a", "b", "c")):
+        write_npz(
+            tmp_path / "g.npz", label_graph(graph, torch.tensor([0, 1, 0]), names), overwrite=True
+        )
+        assert read_npz(tmp_path / "g.npz").class_names == names
+
+
 def test_content_checksum_does_not_depend_on_the_form():
     x = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, -0.0]])
     one = label_graph(Graph.build(x, torch.tensor([[0, 1], [1, 2]])), torch.tensor([0, 1, 1]))

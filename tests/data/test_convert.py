@@ -313,6 +313,15 @@ def test_faults_of_features_are_none_where_structural_ones_take_their_place(tmp_
         assert not any("missing or infinite" in notice for notice in graph.notices)
 
 
+def test_one_test_mask_may_belong_to_several_splits():
+    """PyG's WikiCS has twenty masks for training and validation, and one for the test."""
+    splits, test = torch.tensor([[1, 0], [0, 1], [0, 0]]).bool(), torch.tensor([0, 0, 1]).bool()
+    masks = {"train_mask": splits, "val_mask": splits.flip(1), "test_mask": test}
+    labelled = as_labelled(Data(x=X, edge_index=PAIRS, y=Y, **masks))
+    assert labelled.masks["train"].tolist() == splits.t().tolist()
+    assert labelled.masks["test"].tolist() == [test.tolist()] * 2
+
+
 def test_masks_of_three_axes_are_refused():
     masks = dict.fromkeys(("train_mask", "val_mask", "test_mask"), torch.ones(3, 1, 1).bool())
     with pytest.raises(GraphError, match="Split masks must have one shape"):

@@ -384,6 +384,34 @@ def test_unseen_values_are_zeros_with_a_word(tmp_path, trained):
     assert again(tmp_path, part(colour=["pink"] * 4), trained).num_nodes == 4  # all of them new
 
 
+def test_one_unseen_value_that_is_a_number_is_no_fault_of_the_column(tmp_path, trained):
+    graph = again(tmp_path, part(colour=["red", "42", "blue", "red"]), trained)
+    assert noticed(graph, "had not are no feature: '42'")
+
+
+@pytest.mark.parametrize("count", [3, 38])  # one-hot, hashed
+@pytest.mark.parametrize("spelled", ["{}", "{}.0"])
+def test_categories_that_gaps_have_made_floats_are_the_same_categories(tmp_path, count, spelled):
+    codes = [k % count for k in range(COUNT)]
+    graph = read(tmp_path, {"code": map(spelled.format, codes)}, categorical="code")
+    expected = dense(graph.features)[:4]
+    for again_spelled in ("{}", "{}.0", "{}."):
+        edges, nodes = write(
+            tmp_path, {"code": map(again_spelled.format, codes[:4])}, "source,target\nn0,n1\n"
+        )
+        other = read_graph(edges, nodes=nodes, encoder=graph.encoder).graph
+        assert torch.equal(dense(other.features), expected)
+        assert not noticed(other, "no feature")
+
+
+def test_a_gap_among_large_numbers_is_filled_with_their_mean(tmp_path):
+    """Seconds since 1970 have steps of 128 as float32; the mean is that of the numbers."""
+    seconds = [1.7e9 + 7.25 * k for k in range(COUNT)]
+    seconds[3] = ""
+    gap = dense(read(tmp_path, {"seconds": seconds}).features)[3, 0]
+    assert gap.item() == pytest.approx(0, abs=1e-6)
+
+
 def test_columns_without_any_value_fit_every_kind(tmp_path, trained):
     """An empty column has no type in Parquet; in a text it is as good as any."""
     import pyarrow as pa
@@ -395,6 +423,12 @@ def test_columns_without_any_value_fit_every_kind(tmp_path, trained):
     write_table(pa.table({"id": [f"n{k}" for k in range(4)]} | untyped), tmp_path / "n.parquet")
     graph = read_graph(
         tmp_path / "again" / "edges.csv", nodes=tmp_path / "n.parquet", encoder=trained.encoder
+    ).graph
+    torch.testing.assert_close(dense(graph.features), expected, rtol=0, atol=0)
+    floats = {name: pa.nulls(4, pa.float64()) for name in MIXED}  # as pandas has them
+    write_table(pa.table({"id": [f"n{k}" for k in range(4)]} | floats), tmp_path / "f.parquet")
+    graph = read_graph(
+        tmp_path / "again" / "edges.csv", nodes=tmp_path / "f.parquet", encoder=trained.encoder
     ).graph
     torch.testing.assert_close(dense(graph.features), expected, rtol=0, atol=0)
     fitted = read_graph(tmp_path / "again" / "edges.csv", nodes=tmp_path / "n.parquet").graph

@@ -30,6 +30,20 @@ def test_content_appears_under_its_name_alone(tmp_path):
     assert path.read_bytes() == b"newer"
 
 
+def test_a_file_that_another_process_wrote_meanwhile_is_kept(tmp_path):
+    path = tmp_path / "mine.txt"
+
+    def write_late():
+        with replacing(path) as file:
+            file.write(b"second")
+            path.write_bytes(b"first")
+
+    with pytest.raises(FileError, match=r"exists\. Pass --overwrite"):
+        write_late()
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), ValueError("bad")])
 def test_interrupted_writing_leaves_the_old_file(tmp_path, fault):
     path = tmp_path / "file"

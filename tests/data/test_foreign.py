@@ -192,6 +192,30 @@ def test_classes_of_a_node_frame():
     assert labelled.graph.integer_ids
 
 
+@pytest.mark.parametrize(
+    ("column", "sentence"),
+    [
+        ([2**24, 2**24 + 1, 1, 2], r"stay different as float32.*Got 16777216, 16777217 \(2"),
+        ([2**53, 2**53 + 1, 1, 2], "stay different as float32"),
+        (pd.date_range("2024-01-01", periods=4), r"array of numbers\. Got datetime64"),
+        (["a", "b", "c", "d"], "array of numbers"),
+    ],
+)
+def test_columns_beside_a_matrix_are_checked_one_by_one(column, sentence):
+    frame = node_frame().assign(number=column)
+    with pytest.raises(GraphError, match=sentence):
+        as_graph((adjacency(), frame))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "lil", "dok"])
+def test_entries_of_a_matrix_given_twice_are_added_in_every_format(form):
+    ends = [0, 0, 1, 1, 1, 2, 2, 3], [1, 1, 0, 0, 2, 1, 3, 2]
+    matrix = scipy.sparse.coo_array((np.ones(8), ends), shape=(4, 4))
+    assert as_graph((matrix, X)).weights.tolist() == [2, 2, 1, 1, 1, 1]
+    assert len(matrix.data) == 8  # as it was given
+    assert as_graph((matrix.asformat(form), X)).weights.tolist() == [2, 2, 1, 1, 1, 1]
+
+
 def test_columns_of_several_levels_have_names():
     nodes = node_frame().set_axis(pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]), axis=1)
     assert as_graph((edge_frame(), nodes)).feature_names == ("('a', 1)", "('b', 2)")
@@ -299,9 +323,27 @@ def test_attributes_of_edges_are_left_aside_with_a_word():
     graph = as_graph(Data(x=X, edge_index=INDEX, edge_attr=torch.rand(4, 3)))
     assert graph.weights is None
     assert "edge_attr is left aside" in graph.notices[0]
+    data = HeteroData()
+    data["a"].x, data["b"].x = X, X
+    edges = data["a", "to", "b"]
+    edges.edge_index, edges.edge_attr = INDEX, torch.rand(4, 2)
+    assert any("edge_attr is left aside" in notice for notice in as_graph(data).notices)
+    edges.edge_weight = torch.full((4, 1), 2.0)  # a column, as a Data may have it
+    assert as_graph(data).weights.tolist() == [2] * 8
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, np.float32("nan")])
+def test_edges_without_a_weight_are_said():
+    told = "1 edges without a weight weigh one."
+    for gap in (None, float("nan")):
+        frame = edge_frame().assign(weight=[2.0, gap, 3.0, 1.0])
+        assert told in as_graph(frame).notices
+    graph = networkx.Graph(EDGES)
+    networkx.set_edge_attributes(graph, {(0, 1): 2.0, (1, 2): 0.5, (2, 3): 1.0}, "weight")
+    assert told in as_graph(graph).notices
+    assert as_graph(graph).weights.tolist() == [2, 2, 0.5, 1, 0.5, 1, 1, 1]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, np.float32("nan"), ""])
 def test_a_class_that_is_missing_is_none(missing):
     labelled = as_labelled(drawn(y=["u", missing, "v", "u"]))
     assert labelled.class_names == ("u", "v")
@@ -319,6 +361,44 @@ def test_classes_may_be_single_numbers_of_any_library():
 
 
 # Node frames beside edges
+
+
+def test_rows_beside_a_matrix_are_in_the_order_of_the_nodes():
+    frame = node_frame()
+    for graph in (adjacency(), Data(edge_index=INDEX, num_nodes=4)):
+        with pytest.raises(GraphError, match=r"in another order\. Call nodes\.sort_index"):
+            as_graph((graph, frame.iloc[[2, 0, 3, 1]]))
+        sorted_again = as_graph((graph, frame.iloc[[2, 0, 3, 1]].sort_index()))
+        assert torch.equal(dense(sorted_again.features), X)
+        named = frame.set_axis([7, 3, 5, 1])  # by which no node is named
+        assert torch.equal(dense(as_graph((graph, named)).features), X)
+
+
+def test_a_second_label_column_does_not_become_a_feature():
+    frame = node_frame().assign(label=["u", "v", "v", "u"], Y=[0, 1, 1, 0])
+    with pytest.raises(GraphError, match=r"the columns 'label' and 'Y'\. Rename or remove all but"):
+        as_graph((adjacency(), frame))
+
+
+def test_masked_numbers_are_missing():
+    masked = np.ma.masked_equal(X.numpy(), 3.0)
+    with pytest.raises(GraphError, match="Missing, NaN or infinite at row 1 column 0"):
+        as_graph((adjacency(), masked))
+    assert as_graph((adjacency(), np.ma.masked_equal(X.numpy(), -1.0))).num_nodes == 4
+
+
+def test_an_index_that_pandas_made_is_not_taken_for_ids_in_silence():
+    told = "No column of the node frame is called id, so that its index is taken for the ids."
+    frame = pd.DataFrame({"user": [3, 1, 2, 0], "x": [1.0, 2.0, 3.0, 4.0]})
+    graph = as_graph((edge_frame(), frame))
+    assert (graph.ids, graph.feature_names) == (("0", "1", "2", "3"), ("user", "x"))
+    assert told in changes_of(graph)
+    again = as_graph((edge_frame(), frame), encoder=graph.encoder)
+    assert torch.equal(again.features, graph.features)
+    for meant in (frame.set_index("user"), frame.rename(columns={"user": "id"})):
+        graph = as_graph((edge_frame(), meant))
+        assert graph.ids == ("3", "1", "2", "0")
+        assert told not in graph.notices
 
 
 def test_rows_of_a_node_frame_go_to_the_nodes_that_they_name():

@@ -76,20 +76,37 @@ def test_constant_over_root_degrees_is_the_lowest_frequency():
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
-def test_power_iteration_finds_the_largest_eigenvalue(self_loops):
+def test_dense_eigenvalues_confirm_the_largest_eigenvalue(self_loops):
     graph = random_graph(isolated=1)
     laplacian = dense_laplacian(graph, self_loops=self_loops)
     truth = float(torch.linalg.eigvalsh(laplacian)[-1])
     assert largest_eigenvalue(graph, self_loops=self_loops) == pytest.approx(truth, rel=1e-6)
 
 
-def test_power_iteration_on_a_bipartite_graph_finds_two():
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_close_eigenvalues_are_told_apart(self_loops):
+    """Weights of very different size bring eigenvalues together, near which iterations linger."""
+    draw = np.random.default_rng(0)
+    for size in (20, 20, 20, 20, 400):
+        pairs = torch.from_numpy(draw.integers(0, size, (2, size + 8)))
+        weights = torch.from_numpy(draw.choice([0.5, 1, 2, 0.01, 1e-3, 50], size + 8))
+        graph = Graph.build(torch.ones(size, 1, dtype=torch.float64), pairs, weights=weights)
+        adjacency = np.eye(size) * self_loops
+        adjacency[tuple(graph.edge_index)] = graph.weights
+        degrees = adjacency.sum(1)
+        scale = np.where(degrees > 0, degrees, np.inf) ** -0.5
+        laplacian = np.eye(size) - scale[:, None] * adjacency * scale
+        truth = np.linalg.eigvalsh(laplacian)[-1]
+        assert largest_eigenvalue(graph, self_loops=self_loops) == pytest.approx(truth, abs=1e-6)
+
+
+def test_a_bipartite_graph_has_two():
     found = largest_eigenvalue(path_graph(6), self_loops=False)
     assert found == pytest.approx(2.0, abs=1e-6)
     assert found <= 2.0
 
 
-def test_power_iteration_serves_a_graph_without_edges():
+def test_a_graph_without_edges_has_a_bound():
     graph = Graph.build(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long))
     for self_loops in (False, True):
         lambda_max = largest_eigenvalue(graph, self_loops=self_loops)

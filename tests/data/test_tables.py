@@ -328,6 +328,13 @@ def test_nodes_may_be_called_as_the_columns(tmp_path):
     assert read(tmp_path, nodes="id,0,1\na,1,2\nb,3,4\nc,5,6\n").graph.num_features == 2
 
 
+def test_that_empty_cells_are_a_node_is_said(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,\n,c\n")
+    labelled = read_graph(tmp_path / "edges.csv")
+    assert labelled.graph.ids == ("", "a", "b", "c")
+    assert noticed(labelled, "are a node, whose id is ''.")
+
+
 def test_without_a_node_table_the_nodes_are_those_with_edges(tmp_path):
     (tmp_path / "e.csv").write_text(EDGES)
     assert read_tables(tmp_path / "e.csv", STRUCTURAL).graph.ids == ("a", "b", "c")

@@ -322,6 +322,17 @@ def test_a_taken_companion_refuses_all(tmp_path, z):
     assert [path.name for path in tmp_path.iterdir()] == ["z.ids.txt"]
 
 
+@pytest.mark.parametrize("name", ["z.npy", "z.csv", "z.vec"])
+def test_companions_of_other_embeddings_do_not_stay(tmp_path, z, name):
+    write_embeddings(tmp_path / name, z, [f"n{k}" for k in range(len(z))], z[:, 0])
+    assert len(list(tmp_path.iterdir())) > 1
+    (tmp_path / name).unlink()
+    with pytest.raises(FileError, match=r"exists\. Pass --overwrite"):
+        write_embeddings(tmp_path / name, z)
+    write_embeddings(tmp_path / name, z, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 @pytest.mark.parametrize("name", ["z.npy", "z.parquet"])
 def test_full_disk_leaves_nothing(tmp_path, limited_file_size, name):
     many = torch.randn(5000, 8)

@@ -100,7 +100,7 @@ def test_zero_weights_are_no_edges():
     assert "1 edges of weight zero left out." in graph.notices
     assert "1 self-loops removed; methods that need them add them." in graph.notices
     assert build([(0, 1)], [0.0]).num_edges == 0
-    assert build([(0, 0)], [2.0]).weights.shape == (0,)
+    assert build([(0, 0)], [2.0]).weights is None
 
 
 @pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [1, 1, 1], [True, True, True]])
@@ -111,6 +111,15 @@ def test_weights_that_are_all_one_are_none(weights):
     assert torch.equal(graph.edge_index, plain.edge_index)
     assert graph.notices == plain.notices
     assert graph_sha256(graph) == graph_sha256(plain)
+
+
+def test_weights_that_add_up_to_ones_are_none(tmp_path):
+    pairs = [(0, 1), (1, 0), (0, 1), (1, 0), (1, 2), (2, 1)]
+    graph = build(pairs, [0.5, 0.5, 0.5, 0.5, 1.0, 1.0])
+    assert graph.weights is None
+    assert build([(0, 1), (1, 0), (2, 1)], [0.25, 0.75, 1.0]).weights is None
+    write_npz(tmp_path / "g.npz", unlabelled(graph))
+    assert graph_sha256(read_npz(tmp_path / "g.npz").graph) == graph_sha256(graph)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf"), -float("inf"), 1e31, 1e-31])

@@ -123,7 +123,7 @@ def write_npz(path: Path | str, labelled: LabelledGraph, *, overwrite: bool = Fa
         arrays["edge_weight"] = labelled.graph.weights.cpu().numpy()
     for part, mask in labelled.masks.items():
         arrays[MASK_KEYS[part]] = mask.cpu().numpy()
-    numbered = tuple(map(str, range(labelled.num_classes)))
+    numbered = tuple(map(str, range(int(labelled.labels.max()) + 1)))  # as a reader numbers them
     names = Names(
         ids=labelled.graph.ids,
         feature_names=labelled.graph.feature_names,

@@ -50,8 +50,9 @@ MICROSECONDS_PER_DAY = 86_400_000_000
 def parse_column(source: TableFile, name: str, kind: Kind | None = None) -> ParsedColumn:
     """The values of a column; with a kind, refused where they are of another one."""
     cells = _cells(source, name)
-    if pa.types.is_null(cells.type):  # no cell has a value, which fits every kind
-        cells = cells.cast(EMPTY_TYPES[kind or "number"])
+    is_empty = kind is not None and not source.is_text and cells.null_count == len(cells)
+    if is_empty or pa.types.is_null(cells.type):  # no cell has a value, which fits every kind
+        cells = pa.chunked_array([pa.nulls(len(cells), EMPTY_TYPES[kind or "number"])])
     found = kind or _kind_of(source, name, cells)
     if found == "text":
         return ParsedColumn(name, "text", _texts(source, name, cells))
@@ -87,8 +88,10 @@ def label_cells(source: TableFile, name: str) -> list[str | None]:
     return [None if cell is None or cell in MISSING else cell for cell in texts]
 
 
-def edge_weights(source: TableFile, name: str, unweighted: bool = False) -> Float[Tensor, " pairs"]:
-    """The weights, checked, or ones; zero is no edge, and an empty cell counts as one."""
+def edge_weights(
+    source: TableFile, name: str, unweighted: bool = False, notices: list[str] | None = None
+) -> Float[Tensor, " pairs"]:
+    """The weights, checked, or ones; zero is no edge, and an empty cell counts as one: a notice."""
     cells = _cells(source, name, missing=("",))
     try:
         numbers = pc.cast(cells, pa.float64(), safe=False).fill_null(1).to_numpy()
@@ -102,6 +105,8 @@ def edge_weights(source: TableFile, name: str, unweighted: bool = False) -> Floa
             f"{wrong}. Fix or empty these cells."
         ) from error
     weights = torch.tensor(numbers)
+    if notices is not None and cells.null_count:
+        notices.append(f"{cells.null_count} edges without a weight weigh one.")
     if unweighted:
         return (weights != 0).double()
     check_weights(weights, source.place)

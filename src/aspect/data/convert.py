@@ -227,7 +227,7 @@ def _as_labels(y: Tensor, num_nodes: int) -> Tensor:
 
 
 def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
-    """The name of a class; None for None, NaN and pandas' NA."""
+    """The name of a class; None for None, NaN, pandas' NA and an empty text."""
     if not isinstance(cell, str | int | float | None):  # which need no look: there may be millions
         import pandas as pd
 
@@ -237,7 +237,7 @@ def _class_of(cell: Any) -> str | None:  # noqa: ANN401 - of any library
         cell = math.nan if pd.isna(cell) else cell
     if isinstance(cell, float) and cell.is_integer():  # that gaps, or igraph, have made a float
         cell = int(cell)
-    return None if cell is None or cell != cell else str(cell)  # noqa: PLR0124 - NaN
+    return None if cell in (None, "") or cell != cell else str(cell)  # noqa: PLR0124 - NaN
 
 
 def _masks_of(parts: Parts) -> Mapping[str, Tensor]:
@@ -250,10 +250,13 @@ def _masks_of(parts: Parts) -> Mapping[str, Tensor]:
         )
         return {}
     masks = {part: as_tensor(parts.masks[part], name) for part, name in MASKS.items() if names}
-    return {
-        part: (mask.unsqueeze(0) if mask.ndim == 1 else mask.movedim(-1, 0)).bool().contiguous()
+    # WikiCS has one test mask for all of its splits.
+    count = max((mask.shape[-1] for mask in masks.values() if mask.ndim > 1), default=1)
+    splits = {
+        part: mask.expand(count, -1) if mask.ndim == 1 else mask.movedim(-1, 0)
         for part, mask in masks.items()
     }
+    return {part: mask.bool().contiguous() for part, mask in splits.items()}
 
 
 # Files of torch.save

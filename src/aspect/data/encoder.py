@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ BAG_ZEROS = 0.5  # the least share of zeros in each of them
 DOMINANT = 0.9  # of the mean row size: a column that carries more drowns all others
 FLOAT32 = np.float32
 NO_VALUE = "it has no value"
+WHOLE = re.compile(r"^([+-]?[0-9]+)([.]0*)?$")
 
 
 class Caution(str):
@@ -114,16 +116,7 @@ class Column(Config):
 
     def _encode_text(self, texts: NDArray[Any]) -> NDArray[np.float32]:
         if self.encoding == "one-hot":
-            from sklearn.preprocessing import OneHotEncoder
-
-            encoder = OneHotEncoder(
-                categories=[np.array(self.values, dtype=object)],
-                handle_unknown="ignore",
-                sparse_output=False,
-                dtype=FLOAT32,
-            )
-            one_hot: NDArray[np.float32] = encoder.fit_transform(texts[:, None])
-            return one_hot
+            return (texts[:, None] == np.array(self.values, dtype=object)).astype(FLOAT32)
         if self.encoding == "words":
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -135,6 +128,17 @@ class Column(Config):
             hashed = hasher.transform([text] if text else [] for text in texts)
         dense: NDArray[np.float32] = hashed.toarray()
         return dense
+
+    def respelled(self, column: ParsedColumn) -> ParsedColumn:
+        """Whole numbers among categories as training had them: `1.0`, made by gaps, for `1`."""
+        if self.encoding not in ("one-hot", "hashed") or not _is_number(str(self.fill)):
+            return column
+        whole = r"\1.0" if "." in str(self.fill) else r"\1"
+        cells = [
+            cell if cell is None or cell in self.values else WHOLE.sub(whole, cell)
+            for cell in column.values
+        ]
+        return replace(column, values=np.array(cells, dtype=object))
 
     def unseen(self, column: ParsedColumn) -> list[str]:
         """Values that it did not have in training."""
@@ -220,9 +224,9 @@ class FeatureEncoder(Config):
         """The features of these columns, with what to know of them."""
         blocks, notices = [], []
         for column in self.columns:
-            given = columns[column.name]
+            given = column.respelled(columns[column.name])
             unseen = column.unseen(given)
-            are_numbers = bool(unseen) and all(map(_is_number, unseen))
+            are_numbers = bool(unseen) and all(map(_is_number, {*given.values} - {None}))
             if are_numbers and not any(map(_is_number, column.values)):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
@@ -309,12 +313,10 @@ def _fit_text(column: ParsedColumn) -> Column | str:
         return Column(
             name=name, kind="text", encoding="one-hot", fill=fill, values=values, width=len(values)
         )
-    if column.is_category:
-        return Column(name=name, kind="text", encoding="hashed", fill=fill, width=HASHED_COLUMNS)
     words = sum(len(value.split()) * count for value, count in counts.items())
-    if words >= WORDS_OF_A_SENTENCE * max(present, 1):
+    if not column.is_category and words >= WORDS_OF_A_SENTENCE * max(present, 1):
         return Column(name=name, kind="text", encoding="words", fill="", width=WORD_COLUMNS)
-    if len(counts) > present / 2:
+    if not column.is_category and len(counts) > present / 2:
         return (
             f"its {len(counts)} values hardly repeat, as identifiers do; "
             f"--categorical {name} keeps it"
@@ -329,7 +331,7 @@ def _fit_number(
     known = column.values[~column.missing]
     if not len(known) and scaling != "none":
         return NO_VALUE
-    fill = float(known.astype(FLOAT32).astype(np.float64).mean()) if len(known) else 0.0
+    fill = float(known.mean()) if len(known) else 0.0
     is_binary = bool(np.isin(known, (0, 1)).all())
     encoding = encoding_of(column.kind, scaling, is_word=is_word, is_binary=is_binary)
     return Column(name=column.name, kind=column.kind, encoding=encoding, fill=fill)

@@ -167,6 +167,8 @@ def as_tensor(values: object, what: str) -> Tensor:
     """A tensor on the CPU without gradient, or one sentence that says what cannot become one."""
     if isinstance(values, Tensor):
         return values.detach().cpu()
+    if np.ma.is_masked(values):
+        values = np.ma.filled(np.ma.asarray(values, np.float64), np.nan)
     try:
         return torch.as_tensor(np.asarray(values))
     except (TypeError, ValueError, RuntimeError) as error:

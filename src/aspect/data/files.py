@@ -115,6 +115,7 @@ def replacing(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
             if os.fstat(file.fileno()).st_size < file.tell():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file.fileno())
+        target_of(path, overwrite)  # which another process may have written meanwhile
         temporary.replace(target)
         _sync_folder(target.parent)
     except OSError as error:

@@ -36,6 +36,7 @@ ACCEPTED = (
     "features or a node table, or an aspect Graph"
 )
 PAIR = 2
+NO_ATTRIBUTES = "edge_attr is left aside. Weights of edges are read from edge_weight."
 
 
 @dataclass
@@ -91,9 +92,15 @@ def column_names(frame: Any) -> list[Any]:  # noqa: ANN401 - of any library
 
 
 def column_called(frame: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - of any library
-    """The first column of a frame with one of these names, in any case; None if there is none."""
+    """The column of a frame with one of these names, in any case; None if there is none."""
     columns = column_names(frame) if is_frame(frame) else []
-    return next((name for name in columns if str(name).strip().lower() in names), None)
+    fitting = [name for name in columns if str(name).strip().lower() in names]
+    if len(fitting) > 1:
+        raise GraphError(
+            f"The frame has the columns {' and '.join(map(repr, fitting))}. Rename or remove all "
+            "but one."
+        )
+    return fitting[0] if fitting else None
 
 
 def _is_matrix(source: object) -> bool:
@@ -114,12 +121,7 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
             f"files or both frames. Got ({kinds})."
         )
     ids, label = (column_called(rows, names) for names in (ID_NAMES, LABEL_NAMES))
-    if is_frame(rows):
-        others = [name for name in column_names(rows) if name not in (ids, label)]
-        empty = np.empty((len(rows), 0), np.float32)
-        matrix = as_features(np.column_stack([empty, *(np.asarray(rows[name]) for name in others)]))
-    else:
-        matrix = as_features(rows)
+    matrix = _matrix_of(rows, ids, label) if is_frame(rows) else as_features(rows)
     if _is_matrix(edges):
         parts = _of_matrix(edges, matrix.shape[0])
     else:
@@ -136,6 +138,21 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
     if label is not None:
         parts.y = np.asarray(rows[label]).tolist()
     return replace(parts, features=matrix)
+
+
+def _matrix_of(frame: Any, ids: Any, label: Any) -> Tensor:  # noqa: ANN401 - of any library
+    """The columns of a frame but for ids and label; its rows are in the order of the nodes."""
+    index = np.asarray(getattr(frame, "index", ()))  # of pandas
+    order = np.sort(index) if ids is None and index.dtype.kind in "iu" else index
+    if np.array_equal(order, np.arange(len(order))) and not np.array_equal(order, index):
+        raise GraphError(
+            "Rows of the node frame belong to the nodes in their order, and its index has these "
+            "numbers in another order. Call nodes.sort_index(), or give a fresh index."
+        )
+    others = [name for name in column_names(frame) if name not in (ids, label)]
+    # One by one: a joint type would hide which integers float32 cannot tell apart.
+    columns = (dense(as_features(np.asarray(frame[name])[:, None])) for name in others)
+    return torch.cat([torch.empty(len(frame), 0), *columns], dim=1)
 
 
 def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
@@ -200,14 +217,14 @@ def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN4
 
 def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: ANN401
     """Where a matrix is not zero, and its values there; a stored zero is no edge."""
-    if isinstance(matrix, Tensor):
-        stored: Tensor = matrix.detach().cpu().to_sparse().coalesce()
-        indices, values = stored.indices(), stored.values()
-    else:
-        is_sparse = scipy.sparse.issparse(matrix)
-        coo = scipy.sparse.coo_array(matrix if is_sparse else as_tensor(matrix, "Edges").numpy())
+    if scipy.sparse.issparse(matrix):
+        coo = scipy.sparse.coo_array(matrix, copy=True)
+        coo.sum_duplicates()  # as every other format of SciPy, and torch, understand them
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
         values = as_tensor(coo.data, "the adjacency")
+    else:
+        stored: Tensor = as_tensor(matrix, "Edges").to_sparse().coalesce()
+        indices, values = stored.indices(), stored.values()
     kept = values != 0
     return indices[:, kept], values[kept]
 
@@ -258,7 +275,7 @@ def _of_data(data: Data) -> Parts:
         masks={part: getattr(data, name, None) for part, name in MASKS.items()},
     )
     if data.edge_attr is not None:
-        parts.notices.append("edge_attr is left aside. Weights of edges are read from edge_weight.")
+        parts.notices.append(NO_ATTRIBUTES)
     return parts
 
 
@@ -283,9 +300,12 @@ def _of_hetero_data(data: Any) -> Parts:  # noqa: ANN401 - a HeteroData
         {kind: as_tensor(store.edge_index, "edge_index") for kind, store in stores.items()},
     )
     if weights and all(values is not None for values in weights):
-        parts.weights = torch.cat([as_tensor(values, "edge_weight") for values in weights])
+        vectors = (_as_vector(as_tensor(values, "edge_weight")) for values in weights)
+        parts.weights = torch.cat(list(vectors))
     elif any(values is not None for values in weights):
         parts.notices.append("Edge weights are left aside: only some types of edges have them.")
+    if any("edge_attr" in store for store in stores.values()):
+        parts.notices.append(NO_ATTRIBUTES)
     labelled = [kind for kind in data.node_types if "y" in data[kind]]
     if len(labelled) == 1 and isinstance(data[labelled[0]].y, Tensor):
         there = {part: name for part, name in MASKS.items() if name in data[labelled[0]]}
@@ -411,7 +431,10 @@ def _with_attributes(
         cells = columns.get(name, [])
         if parts.y is None and any(cell is not None for cell in cells):
             parts.y = cells
-    if any(weight is not None for weight in weights):
+    missing = weights.count(None)
+    if missing < len(weights):
+        if missing:
+            parts.notices.append(f"{missing} edges without a weight weigh one.")
         parts.weights = as_tensor([1 if one is None else one for one in weights], "weight")
     if not is_directed:
         ends = parts.edge_index

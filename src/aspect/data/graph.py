@@ -76,9 +76,9 @@ class Graph:
     ) -> Graph:
         """Check everything, symmetrise, drop self-loops and duplicates, and note what was done.
 
-        A pair of weight zero is no edge, and weights that are all one are none. Weights of a pair
-        that is given several times are added. So are those of both directions, as PyG's
-        `to_undirected` does it, unless all weights are the same in both directions.
+        A pair of weight zero is no edge, and weights that are all one, or add up to ones, are none.
+        Weights of a pair that is given several times are added. So are those of both directions,
+        as PyG's `to_undirected` does it, unless all weights are the same in both directions.
         """
         num_nodes = features.shape[0]
         _check_features(features)
@@ -334,9 +334,7 @@ def label_graph(
     labels = _as_int64(labels, "Labels")
     _check_labels(labels, graph)
     num_classes = int(labels.max()) + 1
-    names = tuple(class_names or ())
-    if not names:
-        names = tuple(str(k) for k in range(num_classes))
+    names = tuple(class_names or map(str, range(num_classes)))
     if len(names) < num_classes:
         raise GraphError(
             f"Class names must be one per class. Got {len(names)} for {num_classes} classes."
@@ -545,7 +543,8 @@ def clean_edges(
         f"{two_way} edges are given in both directions; the two weights were added.": two_way,
     }
     changes += [sentence for sentence, count in told.items() if count]
-    return ends.to(device), (total if are_added else total / 2).to(device), changes
+    sums = total if are_added else total / 2
+    return ends.to(device), None if bool((sums == 1).all()) else sums.to(device), changes
 
 
 def edge_notices(

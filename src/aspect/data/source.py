@@ -161,12 +161,6 @@ def _made(name: str, load: Callable[[], Any]) -> LabelledGraph:
         raise DataError(f"The data set {name!r} cannot be made. {sentence_of(error)}") from error
 
 
-def _stored_name(graph: str) -> str:
-    """What any process finds the graph by: `module:function` of a data set from outside."""
-    load = _loader(graph)
-    return graph if load is None else reference_of(load)
-
-
 def catalogue(data_dir: str | Path | None = None) -> dict[str, Dataset]:
     """All entries by name: those of the package, those that the user added, those from outside."""
     return {name: dataset(name, data_dir) for name in catalogue_names(data_dir)}
@@ -198,7 +192,7 @@ def dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
         )
     file = _user_entry(name, data_dir)
     if file is None:
-        raise UnknownNameError("data set", name, catalogue(data_dir))
+        raise UnknownNameError("data set", name, catalogue_names(data_dir))
     return make_config(Dataset, {**load_yaml(file), "name": name}, owner=str(file))
 
 
@@ -478,8 +472,12 @@ class GraphSource(Config):
 
     @classmethod
     def named(cls, graph: str, reading: Reading = NO_READING) -> GraphSource:
-        """Check the name, and that the options mean something for it."""
-        return cls(graph=_stored_name(check_graph_name(graph)), reading=reading).checked()
+        """Check the name, and that the options mean something for it.
+
+        A data set from outside is named as any process finds it, by `module:function`.
+        """
+        load = _loader(check_graph_name(graph))
+        return cls(graph=reference_of(load) if load else graph, reading=reading).checked()
 
     def checked(self, data_dir: str | Path | None = None) -> GraphSource:
         """The same; options that mean nothing for a data set are refused."""

@@ -154,7 +154,8 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
     Args:
         frame: The frame.
         called: What it is called in a sentence.
-        index: Name for the index of a pandas frame, which is a column unless one has ids already.
+        index: Name for the index of a pandas frame, which is a column unless one has ids already;
+            the numbers 0, 1, 2, ... that pandas makes itself stay an index, see `index` above.
     """
     if hasattr(frame, "reset_index"):  # pandas
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
@@ -164,7 +165,8 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
                     f"The index of {called} has {frame.index.nlevels} levels. Give it a column "
                     f"{index!r} with the ids."
                 )
-            frame = frame.rename_axis(index).reset_index()
+            is_default = type(frame.index).__name__ == "RangeIndex" and frame.index.name is None
+            frame = frame.rename_axis(PARQUET_INDEX if is_default else index).reset_index()
         _check_names(list(frame.columns), called)
         try:
             table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()

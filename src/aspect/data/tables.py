@@ -39,7 +39,7 @@ from aspect.data.source import (
     Reading,
     option_of,
 )
-from aspect.data.table_files import TableFile, as_parsed, read_table
+from aspect.data.table_files import PARQUET_INDEX, TableFile, as_parsed, read_table
 from aspect.errors import MOST_SHOWN, AspectError, FileError, GraphError, SettingsError, shown
 
 END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"))
@@ -248,7 +248,7 @@ def _read_edges(
     weight = result.tried(_weight_name, source, reading.weight)
     weights = None
     if weight is not None:
-        weights = result.tried(edge_weights, source, weight, reading.unweighted)
+        weights = result.tried(edge_weights, source, weight, reading.unweighted, result.notices)
         if reading.unweighted:
             result.notices.append(f"The weights in column {weight!r} are left aside.")
     with result.gathering():
@@ -343,6 +343,8 @@ def _nodes_of(edges: EdgeTable, notices: list[str]) -> NodeTable:
     source = edges.source
     ids = {node for end in edges.ends for node in pc.unique(end).to_pylist()}
     notices += _folding_notices(sorted(ids))
+    if "" in ids:
+        notices.append(Caution(f"Empty cells of {source.called} are a node, whose id is ''."))
     if source.is_text and not edges.is_named:
         if ids & set(edges.names):
             raise _no_header(source)
@@ -467,8 +469,9 @@ def _id_name(source: TableFile, given: str | None, notices: list[str]) -> str:
     name = source.column_for("--id", given, ID_NAMES, "Pass --id with the one that holds the ids.")
     if name is None:
         name = source.index or source.names[0]
-        if source.is_text:
-            notices.append(f"The first column of {source.called}, {name!r}, is taken for the ids.")
+        of_pandas = f"No column of {source.called} is called id, so that its index"
+        first = f"The first column of {source.called}, {name!r},"
+        notices.append(f"{of_pandas if name == PARQUET_INDEX else first} is taken for the ids.")
     return name
 
 
@@ -644,8 +647,8 @@ def extend_graph(
     if result.errors or table is None or joined is None:
         raise _first_of(result.errors)
     known = graph.ids or tuple(map(str, range(graph.num_nodes)))
-    again = [repr(node) for node in table.ids if node in set(known)]
-    if again:
+    known_ids = set(known)
+    if again := [repr(node) for node in table.ids if node in known_ids]:
         raise GraphError(
             f"Nodes of {table.called} must be new. The graph has {shown(again)} already."
         )

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from aspect.data.files import TABLES, embedding_files, is_file, replacing
+from aspect.data.files import TABLES, embedding_files, is_file, replacing, target_of
 from aspect.errors import CheckpointError, GraphError, reason, shown
 
 Array = NDArray[Any]
@@ -155,12 +155,18 @@ def write_embeddings(
     if wrong:
         raise GraphError(f"Node ids must be valid Unicode text. Got {shown(map(ascii, wrong))}.")
     contents = _contents(files, matrix, weights, ids, integer_ids)
+    # Ids and gate weights of other embeddings would be taken for those of these.
+    stale = [name for name in files.values() if name not in contents]
+    for name in stale:
+        target_of(name, overwrite)
     with ExitStack() as stack:
         # All are written before the first takes its name: a full disk leaves none of them.
         for name, content in contents.items():
             file = stack.enter_context(replacing(name, overwrite=overwrite))
             file.write(content)
             file.flush()
+    for name in stale:
+        name.unlink(missing_ok=True)
 
 
 def _contents(
