@@ -83,8 +83,8 @@ def _adjacency(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
     wrong = matrix.data[~((matrix.data >= 0) & np.isfinite(matrix.data))]
     if len(wrong):
         raise GraphError(
-            f"The adjacency in {path} must hold the edges after the attack, as finite numbers from 0. "
-            f"Got {shown(np.unique(wrong).tolist())}."
+            f"The adjacency in {path} must hold the edges after the attack, as finite numbers "
+            f"from 0. Got {shown(np.unique(wrong).tolist())}."
         )
     entries = matrix.data != 0
     ends = np.stack([coordinates[entries] for coordinates in matrix.coords], axis=1)
