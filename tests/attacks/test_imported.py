@@ -65,6 +65,32 @@ def test_an_edge_list_names_nodes_by_id_or_number(tmp_path, labelled, flips, hea
     assert torch.equal(read_perturbed(path, named), flips)
 
 
+def test_a_first_line_of_two_unknown_names_is_a_header(tmp_path, labelled):
+    path = tmp_path / "flips.csv"
+    path.write_text("node,neighbour\n9,1\n")
+    assert read_flips(path, labelled.graph).tolist() == [[1, 9]]
+
+
+def test_entries_given_twice_are_added(tmp_path, labelled):
+    """As SciPy reads them: a clean edge and minus the same one are none."""
+    ends, path = labelled.graph.edge_index.numpy(), tmp_path / "adj.npz"
+    a, b = labelled.graph.edge_index[:, 0].tolist()
+    removal = scipy.sparse.coo_array(([-1, -1], ([a, b], [b, a])), shape=(60, 60))
+    values = np.concatenate([np.ones(ends.shape[1]), removal.data])
+    places = np.concatenate([ends, np.stack(removal.coords)], axis=1)
+    scipy.sparse.save_npz(path, scipy.sparse.coo_array((values, tuple(places)), shape=(60, 60)))
+    assert read_perturbed(path, labelled.graph).tolist() == [[a, b]]
+
+
+@pytest.mark.parametrize("entry", [-1.0, float("nan"), float("inf")])
+def test_an_adjacency_has_no_such_entry(tmp_path, labelled, entry):
+    matrix, path = adjacency(labelled.graph), tmp_path / "adj.npz"
+    matrix.data[3] = entry
+    scipy.sparse.save_npz(path, matrix)
+    with pytest.raises(GraphError, match=rf"as finite numbers from 0\. Got {entry}"):
+        read_perturbed(path, labelled.graph)
+
+
 def test_a_list_of_flips_keeps_its_order(tmp_path, labelled):
     path = tmp_path / "flips.tsv"
     path.write_text("source\ttarget\n9\t1\n0\t5\n")
@@ -107,6 +133,9 @@ def test_every_split_has_a_file_of_the_same_flips(tmp_path, labelled, flips):
         ("a.xlsx", "", r"is read from \.npz, \.csv, \.tsv, \.txt\. Got the name 'a\.xlsx'"),
         ("a.csv", "a,b,c\n1,2,3\n", "must have two columns, or name them source and target"),
         ("a.csv", "source,target\n0,999\n", r"not in the graph: '999' \(1 in all\)"),
+        ("a.csv", "0,999\n1,2\n", r"not in the graph: '999' \(1 in all\)"),
+        ("a.csv", "998,999\n1,2\n", r"not in the graph: '998', '999' \(2 in all\)"),
+        ("a.csv", "source,target\n0,5,1\n1,7,1\n", "Cannot read .* Expected 2 fields in line 2"),
         ("a.csv", "source,target\n", "holds no pairs"),
         ("a.csv", "", "Cannot read"),
     ],
@@ -129,6 +158,9 @@ def test_wrong_content_is_refused(tmp_path, labelled):
         read_perturbed(tmp_path / "none.npz", graph)
     table = tmp_path / "flips.csv"
     table.write_text("source,target\n1,1\n")
+    with pytest.raises(GraphError, match="must list pairs of two nodes"):
+        read_flips(table, graph)
+    table.write_text("1,1\n0,5\n")  # nor in the first line, where there is no header
     with pytest.raises(GraphError, match="must list pairs of two nodes"):
         read_flips(table, graph)
     table.write_text("source,target\n1,2\n2,1\n")

@@ -287,3 +287,9 @@ def test_conjugate_gradients_solve_from_any_start_and_stop_when_told():
     assert torch.equal(conjugate_gradients(lambda x: matrix @ x, target, exact, 0, 0.0), exact)
     nothing = torch.zeros(8, 2, dtype=torch.float64)
     assert torch.equal(conjugate_gradients(lambda x: matrix @ x, nothing, None, 9, 0.0), nothing)
+
+
+def test_conjugate_gradients_stop_where_squares_vanish_in_float32():
+    target = torch.full((3, 2), 1e-22)
+    found = conjugate_gradients(lambda x: 0.01 * x, target, None, 10, 1e-2)
+    assert torch.equal(found, torch.zeros_like(target))

@@ -52,3 +52,13 @@ def test_both_attacks_harm_the_trained_surrogate_more_than_chance():
     ours = Metattack(TASK.target, MetattackConfig(), seed=0).find(count)
     assert loss(attacked(count)) > chance
     assert loss(ours) > chance
+
+
+def test_its_memory_grows_with_the_block_and_is_known_before_the_search():
+    def needed(**settings):
+        return PRBCD.working_bytes(TASK.target, PRBCDConfig(**settings))
+
+    pairs = TASK.graph.num_nodes * (TASK.graph.num_nodes - 1) // 2
+    assert needed(block_size=pairs // 2) < needed(block_size=pairs) == needed(block_size=9 * pairs)
+    assert needed() > Metattack.working_bytes(TASK.target, MetattackConfig())
+    assert needed(avoid_below=0.3) >= needed()

@@ -421,6 +421,15 @@ def test_sparse_features_score_as_dense_ones_do():
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e-4, 1e12])
+@pytest.mark.parametrize("score", ["features", "tfidf", "embedding", "support"])
+def test_the_unit_of_the_features_does_not_matter(graph, score, unit):
+    scaled = Graph.build(graph.features.float() * unit, graph.edge_index)
+    assert features_tell(scaled) == features_tell(graph)
+    found, expected = edge_scores(scaled, score), edge_scores(graph, score).float()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
 def test_weights_of_edges_have_no_part_in_the_score():
     graph = groups(nodes=60)
     weights = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0)).double()

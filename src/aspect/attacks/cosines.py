@@ -17,7 +17,7 @@ COMPONENTS = 256  # of the features, if there are more
 SUBSPACE_STEPS = 4  # towards the subspace of those components
 TOP = 0.9  # quantile of the edges' cosines that counts as one
 LEAST = 0.01  # weight of an edge that scores no better than a random pair
-TINY = 1e-12  # below every square length that is not rounding
+TINY = 1e-12  # a smaller square length of sums of unit rows is rounding
 
 
 def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
@@ -33,10 +33,10 @@ def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
     return features @ basis
 
 
-def row_cosines(
+def leftover_cosines(
     one: Float[Tensor, "pairs dim"], other: Float[Tensor, "pairs dim"]
 ) -> Float[Tensor, " pairs"]:
-    """Row by row; zero where one is zero."""
+    """Row by row, of sums of unit rows from which a row was subtracted; near zero if one is."""
     lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
     return (one * other).sum(1) / lengths
 

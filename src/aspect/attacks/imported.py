@@ -68,6 +68,7 @@ def _adjacency(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
     file_bytes(path)  # says in a sentence what is wrong with the file as such
     try:
         matrix = scipy.sparse.coo_array(scipy.sparse.load_npz(path))
+        matrix.sum_duplicates()
     except Exception as error:  # whatever a damaged archive leads to
         raise FileError(
             f"{path} must be an adjacency of scipy.sparse.save_npz. {sentence_of(error)}"
@@ -78,6 +79,12 @@ def _adjacency(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
             f"The adjacency in {path} must have the {nodes} nodes of the graph, in its order. Got "
             f"the shape {list(matrix.shape)}. Many publish the largest connected component: name "
             "that one as the graph."
+        )
+    wrong = matrix.data[~((matrix.data >= 0) & np.isfinite(matrix.data))]
+    if len(wrong):
+        raise GraphError(
+            f"The adjacency in {path} must hold the edges after the attack, as finite numbers "
+            f"from 0. Got {shown(np.unique(wrong).tolist())}."
         )
     entries = matrix.data != 0
     ends = np.stack([coordinates[entries] for coordinates in matrix.coords], axis=1)
@@ -94,22 +101,26 @@ def _pairs(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:
         )
     file_bytes(path)
     try:
-        frame = pd.read_csv(path, sep=SEPARATORS[suffix], dtype=str, keep_default_na=False)
+        frame = pd.read_csv(
+            path, sep=SEPARATORS[suffix], header=None, dtype=str, keep_default_na=False
+        )
     except (ValueError, UnicodeError) as error:
         raise FileError(f"Cannot read {path}. {sentence_of(error)}") from error
-    names = {str(name).strip().lower(): name for name in frame.columns}
-    named = next((pair for pair in ENDS if set(pair) <= names.keys()), None)
-    columns = list(frame.columns) if named is None else [names[name] for name in named]
-    if len(columns) != 2:  # noqa: PLR2004 - an edge has two ends
+    first, *rows = frame.to_numpy().tolist()
+    names = [cell.strip().lower() for cell in first]
+    named = next((pair for pair in ENDS if set(pair) <= set(names)), None)
+    if named is None and len(names) != 2:  # noqa: PLR2004 - an edge has two ends
         raise FileError(
             f"{path} must have two columns, or name them source and target in its first line. "
-            f"Got {shown(map(repr, frame.columns))}."
+            f"Got {shown(map(repr, first))}."
         )
     known = graph.ids or tuple(map(str, range(graph.num_nodes)))
     number = {name: node for node, name in enumerate(known)}
-    # Two columns without a header: their first line is a pair like the others.
-    first = [list(columns)] if named is None and set(columns) <= number.keys() else []
-    cells = [*first, *frame[columns].to_numpy().tolist()]
+    # Without those names a first line is a header only if none of it can be a node.
+    if named is None and any(cell in number or cell.isdecimal() for cell in first):
+        rows = [first, *rows]
+    columns = (0, 1) if named is None else [names.index(end) for end in named]
+    cells = [[row[column] for column in columns] for row in rows]
     unknown = dict.fromkeys(cell for row in cells for cell in row if cell not in number)
     if unknown:
         raise GraphError(

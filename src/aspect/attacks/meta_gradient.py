@@ -217,7 +217,10 @@ def conjugate_gradients(
         if square <= enough:
             break
         product = apply(direction)
-        length = square / float((direction * product).sum())
+        curvature = float((direction * product).sum())
+        if not curvature > 0:  # the residual is so small that its squares vanish
+            break
+        length = square / curvature
         solution = solution + length * direction
         residual = residual - length * product
         before, square = square, float(residual.square().sum())

@@ -18,12 +18,15 @@ from torch import Tensor
 from typing_extensions import override
 
 from aspect.attacks.adaptive import AdaptiveConfig
-from aspect.attacks.base import Attack, Target, check_flips
+from aspect.attacks.base import MIB, Attack, Target, check_flips
 from aspect.attacks.metattack import Metattack, MetattackConfig
 from aspect.attacks.registry import register_attack
 from aspect.config import Count
 from aspect.errors import SettingsError
 from aspect.randomness import isolated_seed, seed_for
+
+# Measured; PyTorch Geometric is imported when the attack begins.
+LIBRARY_BYTES, PAIR_BYTES, PAIR_CLASS_BYTES = 150 * MIB, 310, 57
 
 
 class PRBCDConfig(AdaptiveConfig):
@@ -58,8 +61,14 @@ class PRBCD(Attack):
 
     @classmethod
     @override
-    def working_bytes(cls, target: Target, config: PRBCDConfig) -> None:
-        return None
+    def working_bytes(cls, target: Target, config: PRBCDConfig) -> int:
+        graph, classes = target.graph, target.num_classes or 0
+        every = graph.num_nodes * (graph.num_nodes - 1) // 2
+        # Four times the flips is no more than the edges up to a budget of a quarter.
+        pairs = graph.num_edges + min(every, max(config.block_size, graph.num_edges))
+        block = pairs * (PAIR_BYTES + PAIR_CLASS_BYTES * classes)
+        search = LIBRARY_BYTES + max(block, config.floor_bytes(graph))
+        return search + Metattack.working_bytes(target, MetattackConfig())
 
     @override
     def start(self, state: Mapping[str, Tensor] | None) -> None:
@@ -100,7 +109,7 @@ class PRBCD(Attack):
                     raise
                 raise SettingsError(
                     f"PR-BCD finds no block of pairs for so many flips: {most} of "
-                    f"{self.graph.num_nodes} nodes. Raise block_size or lower avoid_below."
+                    f"{self.graph.num_nodes} nodes. Ask for fewer flips, or lower avoid_below."
                 ) from error
         # By the weights that the flips had before they were made whole.
         taken = attack.block_edge_weight > 0

@@ -21,15 +21,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
+from typing_extensions import override
 
 from aspect.attacks.cosines import (
     COMPONENTS,
     LEAST,
     compressed,
     deviation_of_cosines,
+    leftover_cosines,
     mean_cosine,
     relative,
-    row_cosines,
     top_of,
 )
 from aspect.attacks.paths import Paths
@@ -38,6 +39,7 @@ from aspect.data.features import dense
 from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs, with_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
+from aspect.losses.similarity import cosines
 from aspect.nn.propagation import SymmetricPropagation
 
 LEVEL = 64  # roundings apart: two cosines that may be the same
@@ -70,7 +72,7 @@ class Profiles:
         """The cosine of every pair."""
         at_once = max(1, NUMBERS_AT_ONCE // self.rows.shape[1])
         parts = zip(torch.split(low, at_once), torch.split(high, at_once), strict=True)
-        return torch.cat([row_cosines(*self._ends(*ends)) for ends in parts])
+        return torch.cat([self._cosines(*ends) for ends in parts])
 
     def block(self, nodes: Int[Tensor, " some"]) -> Float[Tensor, "some nodes"]:
         """The cosines of some nodes with all to which no edge joins them."""
@@ -84,8 +86,8 @@ class Profiles:
         """The mean cosine of all pairs of nodes, their edges included."""
         return mean_cosine(self.rows)
 
-    def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return self.rows[low], self.rows[high]
+    def _cosines(self, low: Tensor, high: Tensor) -> Tensor:
+        return cosines(self.rows[low], self.rows[high])
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +120,11 @@ class Neighbourhoods(Profiles):
         fits = relative(cosines, (self.mean(), top_of(cosines)))
         return self.of(self.unit, self.keys, fits.clamp(LEAST, 1).pow(POWER))
 
-    def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    @override
+    def _cosines(self, low: Tensor, high: Tensor) -> Tensor:
         weights = values_of_pairs(self.keys, self.weights, low * len(self.unit) + high).unsqueeze(1)
-        one, other = super()._ends(low, high)
-        return one - weights * self.unit[high], other - weights * self.unit[low]
+        one, other = self.rows[low], self.rows[high]
+        return leftover_cosines(one - weights * self.unit[high], other - weights * self.unit[low])
 
 
 Single = Profiles | Paths
@@ -287,10 +290,10 @@ def used_score(graph: Graph, score: str = DEFAULT) -> str:
 def features_tell(graph: Graph) -> bool:
     """Whether the features of an edge's ends are alike, by far more than those of random pairs."""
     profiles = Profiles(compressed(_weighted(graph.features)))
-    cosines = profiles.scores(*_ends(graph))
-    if len(cosines) == 0:
+    scores = profiles.scores(*_ends(graph))
+    if len(scores) == 0:
         return False
-    above = float(cosines.mean()) - profiles.mean()
+    above = float(scores.mean()) - profiles.mean()
     return above > TELLING * deviation_of_cosines(profiles.rows)
 
 
