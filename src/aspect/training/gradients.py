@@ -83,6 +83,17 @@ def training_precision(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+@contextmanager
+def modes_of_training(device: torch.device) -> Iterator[None]:
+    """Gradients and full precision, whatever modes of torch the caller has entered."""
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+    ):
+        yield
+
+
 class Gradients:
     """Sets `grad` of the phase's parameters; the same numbers, captured or not.
 

@@ -19,7 +19,7 @@ from aspect.errors import CheckpointError, TrainingError, is_out_of_memory
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
 from aspect.training.data import Check, TrainingData
-from aspect.training.gradients import Pass
+from aspect.training.gradients import Pass, modes_of_training
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -165,7 +165,7 @@ def train(
     how far it is.
     """
     training = _Training(method, TrainingData.of(graph), seed, recorder or NoRecorder())
-    with training.naming_lack_of_memory():
+    with modes_of_training(training.data.device), training.naming_lack_of_memory():
         return training.run(advance)
 
 
@@ -174,7 +174,7 @@ def try_epochs(
 ) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
     training = _Training(method, TrainingData.of(graph), seed, NoRecorder())
-    with training.naming_lack_of_memory():
+    with modes_of_training(training.data.device), training.naming_lack_of_memory():
         training.data.prepare(method)
         seconds = []
         for _ in range(epochs):
