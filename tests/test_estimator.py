@@ -647,6 +647,15 @@ def test_modes_of_torch_do_not_matter(labelled, name, mode):
     assert torch.equal(model.embed(labelled), expected)
 
 
+def test_embeddings_that_are_no_numbers_are_refused(labelled):
+    """The last step may spoil the weights: no loss is computed after it."""
+    model = small_aspect().fit(labelled)
+    with torch.no_grad():
+        model.method.encoder.linear.bias.fill_(torch.inf)
+    with pytest.raises(TrainingError, match="embeddings of 40 nodes are not finite"):
+        model.embed(labelled)
+
+
 # Presets
 
 

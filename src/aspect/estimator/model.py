@@ -40,7 +40,7 @@ from aspect.randomness import isolated_seed, seed_for
 from aspect.scale.fit import as_rows, check_scale, choose_rows, output_of, row_batches, row_outlook
 from aspect.scale.rows import RowBatches, row_plan_of
 from aspect.settings import RowSettings
-from aspect.training.health import Health
+from aspect.training.health import Health, check_finite
 from aspect.training.outlook import estimate
 from aspect.training.progress import Advance, is_watched, show_progress
 from aspect.training.trainer import Recorder, TrainingResult, train
@@ -426,6 +426,7 @@ class GraphModel:
             self._outputs.clear()
             with torch.autocast(seen.device.type, enabled=False):
                 output = output_of(self.method.eval(), seen)
+            check_finite(output.embedding)
             kept = self._outputs[given] = (versions, output)
         return kept[1]
 
