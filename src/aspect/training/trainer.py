@@ -187,7 +187,7 @@ def try_epochs(
 class _Training:
     def __init__(self, method: Method, data: TrainingData, seed: int, recorder: Recorder) -> None:
         self.method, self.data, self.seed, self.recorder = method, data, seed, recorder
-        self.optimisers = _optimisers(method) if method.trainable else {}
+        self.optimisers = _optimisers(method, data.device) if method.trainable else {}
         self.gradients = {
             phase: data.gradients(
                 method, [one for group in optimiser.param_groups for one in group["params"]]
@@ -381,10 +381,10 @@ class _Training:
         self.healthy = {name: value.to(device) for name, value in healthy.items()}
 
 
-def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
+def _optimisers(method: Method, device: torch.device) -> dict[str, torch.optim.Optimizer]:
     """One optimiser a phase, in the order of the phases."""
     groups = method.parameter_groups()
-    named = {group.phase for group in groups}
+    named = {group.phase for group in groups if group.parameters}
     if named != set(method.phases):
         raise ValueError(
             f"Every phase of a method needs a parameter group, and no other phase may have one. "
@@ -402,7 +402,7 @@ def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
             }
         )
     # One kernel for all weights on a GPU; on a CPU the plain form, bit for bit as ever.
-    fused = next(method.parameters()).device.type == "cuda"
+    fused = device.type == "cuda"
     return {phase: torch.optim.Adam(of_phase, fused=fused) for phase, of_phase in settings.items()}
 
 
