@@ -5,8 +5,12 @@ import re
 import warnings
 from pathlib import Path
 
+import pytest
+
 import aspect
 from aspect.experiment.plan import load_plan
+from aspect.methods.registry import find_method
+from aspect.settings import find_experiment
 
 PACKAGE = Path(aspect.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
@@ -128,3 +132,19 @@ def test_the_version_is_the_same_everywhere():
     assert f'version = "{aspect.__version__}"' in (root / "pyproject.toml").read_text("utf-8")
     assert f"version: {aspect.__version__}" in (root / "CITATION.cff").read_text("utf-8")
     assert f"version = {{{aspect.__version__}}}" in (DOCS / "faq.md").read_text("utf-8")
+
+
+# The paper names no values of these.
+LEFT_OPEN = {"edge_drop", "column_mask", "interval", "perturbation_steps"}
+
+
+@pytest.mark.parametrize("method", ["aspect", "aspect-s"])
+def test_every_default_that_differs_from_the_paper_is_named(method):
+    settings = find_experiment(method, None, "paper")[0].settings
+    defaults = find_method(method).config().model_dump()
+    differ = {name for name, value in settings.items() if value != defaults[name]}
+    _, differences = PAPER_IN_CODE.read_text("utf-8").split("## Differences from the paper")
+    bullets = [line.partition(":")[0] for line in differences.splitlines() if line[:2] == "- "]
+    named = set(re.findall(r"`(\w+)`", " ".join(bullets)))
+    assert len(differ) > 10
+    assert differ - LEFT_OPEN - named == set()

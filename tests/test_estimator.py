@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -615,15 +616,44 @@ def test_a_transductive_method_embeds_the_graph_it_was_trained_on_and_no_other(l
         model.embed(mixed_graph(num_nodes=40, num_features=6, seed=2))
 
 
-def test_torch_set_otherwise_does_not_matter(labelled):
-    with torch.no_grad():
-        model = small_aspect(seed=5).fit(labelled)
-    assert torch.equal(model.embed(labelled), small_aspect(seed=5).fit(labelled).embed(labelled))
+@contextmanager
+def float64_by_default():
     torch.set_default_dtype(torch.float64)
     try:
-        assert small_aspect().fit(labelled).embed(labelled).dtype == torch.float32
+        yield
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+MODES = {
+    "no gradients": torch.no_grad,
+    "inference": torch.inference_mode,
+    "float64": float64_by_default,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "anomalies": torch.autograd.detect_anomaly,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["aspect", "bgrl"])
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_modes_of_torch_do_not_matter(labelled, name, mode):
+    settings = {"epochs": 2, "width": 8, "seed": 5, "device": "cpu"}
+    expected = Embedder(name, **settings).fit(labelled).embed(labelled)
+    with MODES[mode]():
+        model = Embedder(name, **settings).fit(labelled)
+        found = model.embed(labelled)
+    assert torch.equal(found, expected)
+    assert torch.equal(model.embed(labelled), expected)
+
+
+def test_embeddings_that_are_no_numbers_are_refused(labelled):
+    """The last step may spoil the weights: no loss is computed after it."""
+    model = small_aspect().fit(labelled)
+    with torch.no_grad():
+        model.method.encoder.linear.bias.fill_(torch.inf)
+    with pytest.raises(TrainingError, match="embeddings of 40 nodes are not finite"):
+        model.embed(labelled)
 
 
 # Presets

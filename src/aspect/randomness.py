@@ -41,12 +41,15 @@ def generator_for(
 def isolated_seed(seed: int) -> Iterator[None]:
     """Seed torch's CPU generator, from which layers draw their first weights, then restore it.
 
-    `torch.manual_seed` would seed those of all GPUs as well, which nobody restores.
+    Meanwhile torch's default type is float32: another one would draw other numbers.
+    `torch.manual_seed` would seed the generators of all GPUs as well, which nobody restores.
     """
     with _SEEDED:
-        before = torch.get_rng_state()
+        before, dtype = torch.get_rng_state(), torch.get_default_dtype()
         torch.default_generator.manual_seed(seed)
+        torch.set_default_dtype(torch.float32)
         try:
             yield
         finally:
+            torch.set_default_dtype(dtype)
             torch.set_rng_state(before)

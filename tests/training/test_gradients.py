@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from aspect.data.synthetic import mixed_graph
+from aspect.errors import TrainingError
 from aspect.methods.base import Step
 from aspect.methods.registry import find_method, method_names
 from aspect.randomness import isolated_seed
@@ -42,6 +43,36 @@ def test_only_the_given_parameters_get_a_gradient():
     Gradients(toy, tiny_graph(), [toy.weights, other]).compute(Step(1, torch.Generator()))
     assert toy.weights.grad is not None
     assert other.grad is None
+
+
+NUMBER = torch.ones(())
+
+
+@pytest.mark.parametrize(
+    ("hook", "returned"),
+    [
+        ("loss_terms", NUMBER),
+        ("loss_terms", {"fit": 1.0}),
+        ("loss_terms", {"fit": torch.ones(1)}),
+        ("loss_terms", {"loss": NUMBER, "size": NUMBER}),
+        ("monitors", {"mean": 1.0}),
+        ("monitors", {"epoch": NUMBER}),
+        ("monitors", {"fit": NUMBER}),
+    ],
+)
+def test_what_cannot_be_logged_is_refused(monkeypatch, hook, returned):
+    toy = Toy()
+    monkeypatch.setattr(toy, hook, lambda *_: returned)
+    with pytest.raises(TrainingError, match=f"^{hook} of toy must return a dict of tensors"):
+        Gradients(toy, tiny_graph(), [toy.weights]).compute(Step(1, torch.Generator()))
+
+
+@pytest.mark.parametrize("terms", [{}, {"fit": NUMBER}])
+def test_a_loss_that_no_weight_moves_is_refused(monkeypatch, terms):
+    toy = Toy()
+    monkeypatch.setattr(toy, "loss_terms", lambda *_: terms)
+    with pytest.raises(TrainingError, match="No term of toy's loss depends on its weights"):
+        Gradients(toy, tiny_graph(), [toy.weights]).compute(Step(1, torch.Generator()))
 
 
 def test_the_precision_of_products_is_as_before_afterwards():

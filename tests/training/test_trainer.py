@@ -362,6 +362,17 @@ def test_a_phase_without_a_group_is_an_error():
         train(Idle(epochs=1), tiny_graph(), seed=0)
 
 
+def test_a_method_without_weights_is_an_error():
+    class Weightless(Toy):
+        def parameter_groups(self):
+            return [Group([], 1.0)]
+
+    with pytest.raises(
+        ValueError, match=r"Every phase .* Got phases \['main'\] and groups of \[\]"
+    ):
+        train(Weightless(epochs=1), tiny_graph(), seed=0)
+
+
 # What must not happen
 
 

@@ -40,7 +40,7 @@ from aspect.randomness import isolated_seed, seed_for
 from aspect.scale.fit import as_rows, check_scale, choose_rows, output_of, row_batches, row_outlook
 from aspect.scale.rows import RowBatches, row_plan_of
 from aspect.settings import RowSettings
-from aspect.training.health import Health
+from aspect.training.health import Health, check_finite
 from aspect.training.outlook import estimate
 from aspect.training.progress import Advance, is_watched, show_progress
 from aspect.training.trainer import Recorder, TrainingResult, train
@@ -159,6 +159,7 @@ class GraphModel:
         """Whether `fit` or `load` gave it a trained model."""
         return self._method is not None
 
+    @torch.inference_mode(False)  # whose tensors are never trained
     def fit(
         self,
         graph: Any = None,  # noqa: ANN401 - any form of a graph
@@ -242,7 +243,6 @@ class GraphModel:
     ) -> tuple[TrainingResult, Tensor | None]:
         """The result, and what features were projected by."""
         with ExitStack() as stack:
-            stack.enter_context(torch.enable_grad())
             data: Graph | RowBatches = graph
             if rows is not None:
                 data = stack.enter_context(row_batches(method, graph, rows, seed=self.seed))
@@ -424,7 +424,10 @@ class GraphModel:
         kept = self._outputs.get(given)
         if kept is None or kept[0] != versions:
             self._outputs.clear()
-            kept = self._outputs[given] = (versions, output_of(self.method.eval(), seen))
+            with torch.autocast(seen.device.type, enabled=False):
+                output = output_of(self.method.eval(), seen)
+            check_finite(output.embedding)
+            kept = self._outputs[given] = (versions, output)
         return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401

@@ -7,7 +7,7 @@ them takes longer than running them. A CUDA graph launches all of them at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from aspect.data.graph import Graph
 from aspect.data.rows import Rows
+from aspect.errors import TrainingError
 from aspect.methods.base import Method, Step
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 PRECISION = "high"
 # Passes before a capture: libraries choose kernels and allocate workspaces in the first ones.
 WARM_UP = 2
+KEYS_OF_LOG = "loss", "epoch"
 KINDS = 2  # of steps that are captured side by side, such as those with a search and those without
 
 
@@ -81,6 +83,33 @@ def training_precision(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def _numbers(
+    method: Method, hook: str, values: object, taken: Iterable[str] = ()
+) -> Mapping[str, Tensor]:
+    """What a hook returned, if it can be logged: a method may come from outside."""
+    refused = [*KEYS_OF_LOG, *taken]
+    if not isinstance(values, Mapping) or not all(
+        isinstance(value, Tensor) and value.shape == () and name not in refused
+        for name, value in values.items()
+    ):
+        raise TrainingError(
+            f"{hook} of {method.name} must return a dict of tensors of one number each, and no "
+            f"name of it may be {' or '.join(refused)}. Got {values!r:.200}."
+        )
+    return values
+
+
+@contextmanager
+def modes_of_training(device: torch.device) -> Iterator[None]:
+    """Gradients and full precision, whatever modes of torch the caller has entered."""
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
+    ):
+        yield
 
 
 class Gradients:
@@ -148,14 +177,17 @@ class Gradients:
 
     def _run(self, step: Step, graph: Graph) -> Pass:
         with training_precision(self.graph.device):
-            terms = self.method.loss_terms(graph, step)
+            terms = _numbers(self.method, "loss_terms", self.method.loss_terms(graph, step))
+            if not any(term.requires_grad for term in terms.values()):
+                raise TrainingError(f"No term of {self.method.name}'s loss depends on its weights.")
             loss = torch.stack(list(terms.values())).sum()
             parts: Sequence[Tensor | None] = torch.autograd.grad(
                 loss, self.parameters, allow_unused=True
             )
         # As the weights lie in memory, which a fused optimiser asks for.
         gradients = [None if part is None else part.contiguous() for part in parts]
-        named = {"loss": loss, **terms, **self.method.monitors()}
+        monitors = _numbers(self.method, "monitors", self.method.monitors(), taken=terms)
+        named = {"loss": loss, **terms, **monitors}
         norm = torch.nn.utils.get_total_norm([part for part in gradients if part is not None])
         numbers = torch.stack([*named.values(), self.method.watched(terms), norm]).detach()
         return Pass(list(named), list(terms), numbers, gradients)

@@ -19,7 +19,7 @@ from aspect.errors import CheckpointError, TrainingError, is_out_of_memory
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
 from aspect.training.data import Check, TrainingData
-from aspect.training.gradients import Pass
+from aspect.training.gradients import Pass, modes_of_training
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -165,7 +165,7 @@ def train(
     how far it is.
     """
     training = _Training(method, TrainingData.of(graph), seed, recorder or NoRecorder())
-    with training.naming_lack_of_memory():
+    with modes_of_training(training.data.device), training.naming_lack_of_memory():
         return training.run(advance)
 
 
@@ -174,7 +174,7 @@ def try_epochs(
 ) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
     training = _Training(method, TrainingData.of(graph), seed, NoRecorder())
-    with training.naming_lack_of_memory():
+    with modes_of_training(training.data.device), training.naming_lack_of_memory():
         training.data.prepare(method)
         seconds = []
         for _ in range(epochs):
@@ -187,7 +187,7 @@ def try_epochs(
 class _Training:
     def __init__(self, method: Method, data: TrainingData, seed: int, recorder: Recorder) -> None:
         self.method, self.data, self.seed, self.recorder = method, data, seed, recorder
-        self.optimisers = _optimisers(method) if method.trainable else {}
+        self.optimisers = _optimisers(method, data.device) if method.trainable else {}
         self.gradients = {
             phase: data.gradients(
                 method, [one for group in optimiser.param_groups for one in group["params"]]
@@ -381,10 +381,10 @@ class _Training:
         self.healthy = {name: value.to(device) for name, value in healthy.items()}
 
 
-def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
+def _optimisers(method: Method, device: torch.device) -> dict[str, torch.optim.Optimizer]:
     """One optimiser a phase, in the order of the phases."""
     groups = method.parameter_groups()
-    named = {group.phase for group in groups}
+    named = {group.phase for group in groups if group.parameters}
     if named != set(method.phases):
         raise ValueError(
             f"Every phase of a method needs a parameter group, and no other phase may have one. "
@@ -402,7 +402,7 @@ def _optimisers(method: Method) -> dict[str, torch.optim.Optimizer]:
             }
         )
     # One kernel for all weights on a GPU; on a CPU the plain form, bit for bit as ever.
-    fused = next(method.parameters()).device.type == "cuda"
+    fused = device.type == "cuda"
     return {phase: torch.optim.Adam(of_phase, fused=fused) for phase, of_phase in settings.items()}
 
 
