@@ -334,6 +334,9 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
     ]
 
 
+    files = [PerturbationFile.read(place.flips(split)) for split in (0, 1)]
+    with pytest.raises(SettingsError, match="would choose on the clean graph"):
+        evaluate_runs([clean], evasion=evasion_by(files, [0.1]), prune=[0.2], device="cpu")
 def test_runs_that_do_not_go_together(place, clean, poisoned):
     with pytest.raises(RunError, match="needs one or more runs"):
         evaluate_runs([], device="cpu")

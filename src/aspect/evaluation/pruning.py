@@ -90,8 +90,13 @@ def probe_pruned(
     return PrunedProbe(result, tuple(prunings[index] for index in chosen), used_score(placed))
 
 
-def check_pruning(method: str, ratios: Sequence[float]) -> None:
-    """Refuse ratios outside [0, 1), and a method that can embed no graph but its own."""
+def check_pruning(method: str, ratios: Sequence[float], *, evades: bool = False) -> None:
+    """Refuse ratios outside [0, 1), mode evade, and a method that embeds no graph but its own."""
+    if ratios and evades:
+        raise SettingsError(
+            "--prune does not go with --mode evade: validation would choose on the clean graph. "
+            "Leave --prune out, or take --mode poison on a graph."
+        )
     for ratio in ratios:
         check_ratio(ratio)
     if ratios and not find_method(method).method.inductive:

@@ -732,7 +732,7 @@ def evaluate_runs(  # noqa: PLR0913 - how runs are evaluated, each word on its o
     """
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
-    check_pruning(runs[0].record["method"], prune)
+    check_pruning(runs[0].record["method"], prune, evades=bool(evasion))
     if prune and runs[0].experiment.prune is not None:
         raise RunError(
             f"{runs[0].path} was trained pruned, and prunes by its own rule. Leave --prune out."
