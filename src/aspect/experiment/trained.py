@@ -123,14 +123,7 @@ def train_run(
 def _train_in_memory(
     experiment: Experiment, source: GraphSource, out: Path, options: RunOptions
 ) -> dict[str, Any]:
-    model = Embedder(
-        experiment.method,
-        seed=experiment.seed,
-        device=options.device,
-        prune=experiment.prune,
-        scale=(experiment.rows or "rows") if experiment.scale == "rows" else experiment.scale,
-        **experiment.settings,
-    )
+    model = untrained_model(experiment, options.device)
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
     model.suit(labelled.graph)
@@ -166,6 +159,18 @@ def _train_in_memory(
             record["prune"] = {**model.prune.model_dump(), **_pruned(model, graph)}
         folder.complete(record)
         return record
+
+
+def untrained_model(experiment: Experiment, device: str | None) -> Embedder:
+    """The model that an experiment describes, not fitted yet."""
+    return Embedder(
+        experiment.method,
+        seed=experiment.seed,
+        device=device,
+        prune=experiment.prune,
+        scale=(experiment.rows or "rows") if experiment.scale == "rows" else experiment.scale,
+        **experiment.settings,
+    )
 
 
 @contextmanager
