@@ -34,7 +34,7 @@ from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.embeddings import read_ids
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, Training, run
-from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.methods.registry import find_method
 from aspect.plugins import is_reference
 from aspect.scale.store import is_store
@@ -579,9 +579,11 @@ def _probed(
     """The run's record with scores; or without, and a notice that says why."""
     recorded, poison = stored.record, stored.poison
     spec = training_spec(model, recorded["graph"]["sha256"], poison, model.rows).model_copy(
+    metric = metric_for("neutral", stored.experiment.source)
         update={
             "settings": recorded["settings"],
             "version": recorded.get("versions", {}).get("aspect", "unknown"),
+            "metric": None if metric == "accuracy" else metric,
         }
     )
 
