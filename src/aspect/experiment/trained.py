@@ -416,6 +416,7 @@ class StoredRun:
         """What seeds of one variant share, by what it is called in a sentence."""
         return {
             "method": self.record["method"],
+            "source of the method": self.record.get("source"),
             "setting": self.record["settings"],
             "graph": self.record["graph"]["sha256"],
             "pruning": self.experiment.prune,
