@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect import mixed_graph
 from aspect.attacks.pruning import Pruning
 from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
@@ -335,6 +336,29 @@ def test_settings_of_searches_come_first(tmp_path):
     for empty in (tmp_path / "empty", tmp_path / "nowhere"):
         with pytest.raises(SettingsError, match="holds no search of a method of the plan"):
             load_plan(file, searches=empty)
+
+
+def test_a_search_on_another_file_of_the_same_name_is_left_aside(tmp_path):
+    """Every graph called edges.csv got the settings of the last search on one."""
+    here, there, moved = (tmp_path / name / "edges.npz" for name in ("here", "there", "moved"))
+    for seed, path in enumerate((here, there)):
+        path.parent.mkdir()
+        write_npz(path, mixed_graph(40, seed=seed))
+        made = tmp_path / "searches" / str(seed) / "settings.yaml"
+        made.parent.mkdir(parents=True)
+        sha256 = content_sha256(mixed_graph(40, seed=seed))
+        made.write_text(
+            f"method: aspect\ngraph: {path}\ngraph_sha256: {sha256}\n"
+            f"settings: {{width: {seed + 8}}}\n"
+        )
+    graphs = [str(here), str(there)]
+    plan = make_plan(entries=["aspect"], graphs=graphs, searches=str(tmp_path / "searches"))
+    cells = lay_out(plan, dict(read_facts(plan, None)), "cpu")
+    assert [cell.spec.settings["width"] for cell in cells] == [8, 9]
+    here.parent.rename(moved.parent)
+    plan = plan.model_copy(update={"graphs": (str(moved), str(there))})
+    cells = lay_out(plan, dict(read_facts(plan, None)), "cpu")
+    assert [cell.spec.settings["width"] for cell in cells] == [8, 9]
 
 
 def test_settings_come_from_the_shipped_ones_then_the_plan_then_the_entry():

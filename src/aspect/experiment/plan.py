@@ -289,7 +289,10 @@ class Plan(Config):
             return
         methods = [short_name(entry.settings_of or entry.registered) for entry in self.entries]
         pairs = {(self.source(graph).name, name) for graph in self.graphs for name in methods}
-        if not pairs & _searched(self.searches).keys():
+        searched = {
+            (best.source.name, short_name(best.method)) for best in _searched(self.searches)
+        }
+        if not pairs & searched:
             raise SettingsError(
                 f"{self.searches!r} holds no search of a method of the plan on a graph of it. "
                 f"Make one with: aspect tune GRAPH --method METHOD --out {self.searches}."
@@ -472,9 +475,7 @@ def lay_out(
         )
         for graph in plan.graphs
         for entry in plan.entries
-        for settings, chosen_by in [
-            _settings(plan, entry, graph, is_encoded=facts[graph].is_encoded)
-        ]
+        for settings, chosen_by in [_settings(plan, entry, graph, facts[graph])]
         for spec in _specs(plan, entry, graph, facts[graph], settings)
     ]
     seen: dict[str, Cell] = {}
@@ -561,7 +562,7 @@ def _source(entry: Entry, graph: str, seed: int) -> str | None:
 
 
 def _settings(
-    plan: Plan, entry: Entry, graph: str, *, is_encoded: bool
+    plan: Plan, entry: Entry, graph: str, facts: ReadFacts
 ) -> tuple[dict[str, Any], ChosenBy]:
     """In full: shipped ones, changed by the plan and then by the entry; and who chose them."""
     from aspect.estimator import settings_for
@@ -570,7 +571,7 @@ def _settings(
         return {}, ""
     config = find_method(entry.registered).config
     chooser = entry.settings_of or entry.registered
-    experiment, chosen_by = _experiment(plan, chooser, plan.source(graph))
+    experiment, chosen_by = _experiment(plan, chooser, plan.source(graph), facts.sha256)
 
     def known(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name in config.model_fields}
@@ -586,7 +587,7 @@ def _settings(
 
     # Another method's settings and changes for all may not all exist here; the entry's own must.
     chosen = known(experiment.settings) if entry.settings_of else experiment.settings
-    chosen = {**settings_for(config, is_encoded=is_encoded), **chosen}
+    chosen = {**settings_for(config, is_encoded=facts.is_encoded), **chosen}
     changes = {**known(plan.set), **entry.set}
     full = in_full({**chosen, **changes})
     if find_method(chooser).family == "control":  # nothing about it is chosen
@@ -594,11 +595,15 @@ def _settings(
     return full, "by hand" if changes and is_changed() else chosen_by
 
 
-def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experiment, ChosenBy]:
+def _experiment(
+    plan: Plan, method: str, source: GraphSource, sha256: str
+) -> tuple[Experiment, ChosenBy]:
     """What a method is trained with on a graph, before any change, and who chose it."""
-    place = source.name, short_name(method)
-    if plan.searches and place in _searched(plan.searches):
-        return _searched(plan.searches)[place], "own search"
+    for best in _searched(plan.searches) if plan.searches else ():
+        # Many files are called edges.csv: their name alone says nothing.
+        is_same = best.source.absolute() == source.absolute() or best.graph_sha256 == sha256
+        if is_same and short_name(best.method) == short_name(method):
+            return best, "own search"
     experiment, _ = find_experiment(
         method,
         source.name if source.is_named else None,
@@ -608,11 +613,10 @@ def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experimen
 
 
 @cache  # asked for every entry on every graph
-def _searched(folder: str) -> dict[tuple[str, str], Experiment]:
-    """The best settings of the searches in a folder, by the names of graph and method."""
+def _searched(folder: str) -> tuple[Experiment, ...]:
+    """The best settings of the searches in a folder."""
     paths = [Path(folder, BEST_SETTINGS), *sorted(Path(folder).glob(f"*/{BEST_SETTINGS}"))]
-    found = [load_experiment(path) for path in paths if is_file(path)]
-    return {(each.source.name, short_name(each.method)): each for each in found}
+    return tuple(load_experiment(path) for path in paths if is_file(path))
 
 
 def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:
