@@ -56,7 +56,7 @@ def test_links_are_predicted_by_a_model_that_is_trained_as_the_run_was(
     cli("train", *inputs, *words, "--set", "epochs=2", "--set", "width=8", "--out", run)
 
     def note(model, name, **options):
-        prunings[name] = options.get("prune")
+        options_of[name] = options.get(changed)
         begin(model, name, **options)
 
     monkeypatch.setattr(tasks.Embedder, "__init__", note)

@@ -334,15 +334,15 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
         assert [score.step for score in expected.splits] == [
             score.step for score in scores_of(found, "aspect").values()
         ]
+    files = [PerturbationFile.read(place.flips(split)) for split in (0, 1)]
+    with pytest.raises(SettingsError, match="would choose on the clean graph"):
+        evaluate_runs([clean], evasion=evasion_by(files, [0.1]), prune=[0.2], device="cpu")
     # A spectral embedding is of one graph: there is no probe that has learned on its axes.
     assert [(row["name"], row["budget"]) for row in found.rows] == [
         (name, budget) for name in NAMES if name != "spectral" for budget in (0.1, 0.15)
     ]
 
 
-    files = [PerturbationFile.read(place.flips(split)) for split in (0, 1)]
-    with pytest.raises(SettingsError, match="would choose on the clean graph"):
-        evaluate_runs([clean], evasion=evasion_by(files, [0.1]), prune=[0.2], device="cpu")
 def test_runs_that_do_not_go_together(place, clean, poisoned):
     with pytest.raises(RunError, match="needs one or more runs"):
         evaluate_runs([], device="cpu")

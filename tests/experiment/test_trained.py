@@ -285,8 +285,6 @@ def test_a_run_becomes_a_record_as_a_bench_makes_it(two_runs):
     assert record.seconds.keys() == {"train"}
 
 
-def test_a_run_on_rows_is_another_variant_than_one_on_the_whole_graph(two_runs, tmp_path):
-    whole, _ = two_runs
 def test_a_run_becomes_a_record_by_the_metric_of_its_data_set(tmp_path, monkeypatch):
     """`aspect report RUN` chose by accuracy where bench and evaluate choose by ROC AUC."""
     monkeypatch.setenv("ASPECT_DATA", str(tmp_path))
@@ -298,10 +296,10 @@ def test_a_run_becomes_a_record_by_the_metric_of_its_data_set(tmp_path, monkeypa
     assert (record.spec.metric, table.metric) == ("roc-auc", "roc-auc")
     validation = [score.validation for score in record.scores]
     assert validation == list(table.scores.query("name == 'aspect'")["validation"])
+
+
 def test_a_run_on_rows_is_another_variant_than_one_on_the_whole_graph(two_runs, tmp_path):
     whole, _ = two_runs
-
-
     config, paths = load_experiment(whole / "config.yaml"), []
     for seed in (0, 1):
         rows = config.model_copy(

@@ -37,7 +37,7 @@ from aspect.evaluation.pruning import PrunedProbe, probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.embeddings import precomputed_model
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
-from aspect.experiment.spec import Cell, Spec
+from aspect.experiment.spec import Cell, Spec, method_source
 from aspect.provenance import device_name, forget_peak, peak_bytes, versions
 from aspect.settings import PerturbedBy
 from aspect.training.health import Health, check_finite
@@ -271,6 +271,10 @@ def run(
     if task.is_probed and published != spec.splits_sha256:
         raise GraphError(
             f"The splits of {task.cell.graph!r} changed since the bench began. Run the bench again."
+        )
+    if not task.cell.embeddings and method_source(spec.method) != spec.source:
+        raise RunError(
+            f"The source of {spec.method} changed since the bench began. Run the bench again."
         )
     return _Run(task, labelled, device or spec.device, probe).outcome(
         training or Training(), recorder or ValueRecorder()
@@ -555,7 +559,7 @@ def target_notice(targets: Sequence[int], splits: Mapping[int, Split]) -> str:
     )
 
 
-_twins: dict[tuple[str, str, tuple[int, ...]], tuple[float | None, ...]] = {}
+_twins: dict[tuple[object, ...], tuple[float | None, ...]] = {}
 
 
 def _twin_accuracies(
@@ -568,7 +572,7 @@ def _twin_accuracies(
     """
     if labelled.graph.num_nodes > MOST_TWIN_NODES:
         return (None,) * len(splits)
-    key = (spec.graph_sha256, spec.splits, spec.split_numbers)
+    key = (spec.graph_sha256, spec.splits, spec.splits_sha256, spec.split_numbers)
     if key not in _twins:
         result = twin_probe(
             labelled.graph, labelled.labels, splits, num_classes=labelled.num_classes

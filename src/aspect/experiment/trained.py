@@ -579,12 +579,12 @@ def _probed(
 ) -> Outcome:
     """The run's record with scores; or without, and a notice that says why."""
     recorded, poison = stored.record, stored.poison
-    spec = training_spec(model, recorded["graph"]["sha256"], poison, model.rows).model_copy(
     metric = metric_for("neutral", stored.experiment.source)
+    spec = training_spec(model, recorded["graph"]["sha256"], poison, model.rows).model_copy(
         update={
             "settings": recorded["settings"],
-            "version": recorded.get("versions", {}).get("aspect", "unknown"),
             "metric": None if metric == "accuracy" else metric,
+            "version": recorded.get("versions", {}).get("aspect", "unknown"),
         }
     )
 
