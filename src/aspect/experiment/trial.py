@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +16,12 @@ from typing_extensions import override
 from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits, published_sha256
-from aspect.errors import GraphError, TrainingError
+from aspect.errors import GraphError, RunError, TrainingError
 from aspect.estimator import DTYPE, Embedder
 from aspect.evaluation.linear_probe import Probe, probe_named, validation_scores
 from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
 from aspect.experiment.search import Search
+from aspect.experiment.spec import method_source
 from aspect.methods.base import Method
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
@@ -72,8 +74,10 @@ class Problem:
             num_classes=self.num_classes,
             probe=self.probe,
         )
-        health = Health.of(output.uncentred)
-        return RungScore(sum(scores) / len(scores), health)
+        mean = sum(scores) / len(scores)
+        if math.isnan(mean):
+            raise TrainingError("The score on validation nodes is not a number.")
+        return RungScore(mean, Health.of(output.uncentred))
 
 
 @lru_cache(maxsize=1)  # a worker carries out many trials of one search
@@ -89,6 +93,8 @@ def load_problem(search: str, data_dir: str | None) -> Problem:
         )
     if published_sha256(given.splits, labelled.masks) != given.splits_sha256:
         raise GraphError(f"The splits of {name} changed during the search.")
+    if method_source(given.method) != given.source_sha256:
+        raise RunError(f"The source of {given.method} changed during the search.")
     labels, classes, masks = labelled.labels, labelled.num_classes, labelled.masks
     splits = tuple(make_splits(given.splits, labels, classes, masks=masks))
     graph = labelled.graph.to(DTYPE).to(given.device)
