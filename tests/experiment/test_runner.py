@@ -198,6 +198,20 @@ def test_an_attack_is_given_up_when_all_its_cells_failed(attacked, folder):
     assert not open_attacked(more, folder, BenchFiles(flips.files)).is_given_up(slot)
 
 
+def test_the_files_of_a_part_of_a_plan_are_those_of_its_cells(attacked, folder):
+    """A bench of one entry made the attacks of all."""
+    plan, flips = attacked
+    whole = open_attacked(attacked, folder)
+    assert {slot.split for slot in whole.slots} == {0, 1}
+    part = plan.only(entries=("aspect",))
+    left_out = [
+        planned and planned.model_copy(update={"without": ("aspect",)})
+        for planned in part.perturbations
+    ]
+    part = part.model_copy(update={"perturbations": tuple(left_out)})
+    assert open_attacked((part, flips), folder).slots == set()
+
+
 def test_tasks_know_their_files(attacked, folder):
     seen = []
 

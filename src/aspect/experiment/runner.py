@@ -267,6 +267,11 @@ class Bench:
             if reason is not None:
                 self._keep(failure(cell, reason))
 
+    @property
+    def slots(self) -> set[Slot]:
+        """The perturbation files that its cells need."""
+        return {slot for cell in self.cells for slot in slots_of(cell)}
+
     def is_given_up(self, slot: Slot) -> bool:
         """Whether all cells that need a perturbation file failed for want of it."""
         states = [
