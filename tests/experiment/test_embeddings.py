@@ -252,7 +252,7 @@ def test_an_entry_of_a_plan_has_a_digest_and_a_record(made):
     np.save(made / "z-0.npy", np.ones((60, 2)))
     changed = run_cell(Task(theirs[0])).record
     assert changed.status == "failed"
-    assert "changed since the bench began" in changed.error
+    assert "changed since the command began" in changed.error
 
 
 def test_a_file_without_a_seed_is_one_run_and_the_graph_is_its_short_name(made):

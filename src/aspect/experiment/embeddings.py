@@ -27,6 +27,7 @@ from aspect.data.graph import Graph
 from aspect.data.source import ID_NAMES, LABEL_NAMES
 from aspect.errors import FileError, GraphError, sentence_of, shown
 from aspect.estimator import Embedder
+from aspect.experiment.spec import check_unchanged
 from aspect.methods.base import Method, MethodConfig, PerGraph, Step
 from aspect.plugins import reference_of
 
@@ -224,11 +225,8 @@ class Precomputed(Method):
 
     def _read(self, graph: Graph) -> Tensor:
         file = EmbeddingFile.read(self.config.file)
-        if self.config.sha256 not in ("", file.sha256):
-            raise FileError(
-                f"{file.path} changed since the bench began: its sha256 must be "
-                f"{self.config.sha256}. Got {file.sha256}. Run the bench again."
-            )
+        if self.config.sha256:
+            check_unchanged(str(file.path), self.config.sha256, file.sha256)
         return torch.from_numpy(file.of(graph)).to(graph.device).to(graph.dtype)
 
     @override

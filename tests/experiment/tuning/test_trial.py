@@ -8,7 +8,7 @@ import torch
 from aspect.config import make_config
 from aspect.data.splits import make_splits
 from aspect.data.synthetic import mixed_graph
-from aspect.errors import GraphError, RunError, TrainingError
+from aspect.errors import RunError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import NeutralProbe, linear_probe, validation_scores
 from aspect.experiment import trial as trial_module
@@ -212,10 +212,10 @@ def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
 
 def test_a_graph_that_changed_since_is_refused(search):
     other = search.model_copy(update={"graph_sha256": "0" * 64})
-    with pytest.raises(GraphError, match=r"changed during the search.*Got"):
+    with pytest.raises(RunError, match=r"changed since the command began.*Got"):
         load_problem(other.model_dump_json(), None)
     other = search.model_copy(update={"source_sha256": "0" * 64})
-    with pytest.raises(RunError, match=r"source of aspect changed during the search"):
+    with pytest.raises(RunError, match=r"source of aspect changed since the command began"):
         load_problem(other.model_dump_json(), None)
 
 
