@@ -364,7 +364,7 @@ def test_a_method_that_embeds_its_own_graph_alone_cannot_be_evaded(place, monkey
     raw = place.train("bound", method="raw")
     monkeypatch.setattr(RawFeatures, "inductive", False)
     files = [PerturbationFile.read(place.flips(0))]
-    with pytest.raises(SettingsError, match=r"raw cannot embed a graph .*--mode poison"):
+    with pytest.raises(SettingsError, match=r"raw cannot embed a graph .*mode poison"):
         evaluate_runs([raw], evasion=evasion_by(files, [0.1]), device="cpu")
 
 

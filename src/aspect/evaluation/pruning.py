@@ -94,15 +94,15 @@ def check_pruning(method: str, ratios: Sequence[float], *, evades: bool = False)
     """Refuse ratios outside [0, 1), mode evade, and a method that embeds no graph but its own."""
     if ratios and evades:
         raise SettingsError(
-            "--prune does not go with --mode evade: validation would choose on the clean graph. "
-            "Leave --prune out, or take --mode poison on a graph."
+            "prune does not go with mode evade: validation would choose on the clean graph. "
+            "Leave prune out, or take mode poison."
         )
     for ratio in ratios:
         check_ratio(ratio)
     if ratios and not find_method(method).method.inductive:
         raise SettingsError(
             f"{method} embeds no graph but the one that it was trained on, so that its edges "
-            "cannot be pruned."
+            "cannot be pruned. Leave prune out."
         )
 
 

@@ -377,8 +377,8 @@ def check_inductive(method: str) -> None:
     """Refuse a method that embeds nothing but the graph it was trained on."""
     if not find_method(method).method.inductive:
         raise SettingsError(
-            f"{method} cannot embed a graph that it was not trained on, so that --mode evade "
-            "cannot test it. Use --mode poison."
+            f"{method} cannot embed a graph that it was not trained on, so that mode evade "
+            "cannot test it. Leave it out, or take mode poison."
         )
 
 

@@ -74,7 +74,7 @@ class PlannedPerturbation(Config):
             raise ValueError(f"{self.kind} attacks single nodes, which a plan does not name")
         return self
 
-    def each(self) -> Iterator[Perturbation]:
+    def by_budget(self) -> Iterator[Perturbation]:
         """One for every budget."""
         shared = self.model_dump(exclude={"budgets", "seeds", "without"})
         for budget in self.budgets:
@@ -300,13 +300,13 @@ class Plan(Config):
 
     def check_changes(self) -> None:
         """Refuse changes for all entries that none of them knows; imports every method."""
-        fields = [
+        settings_of_entries = [
             {} if entry.embeddings else find_method(entry.registered).config.model_fields
             for entry in self.entries
         ]
         for name in self.set:
-            if not any(name in own for own in fields):
-                known = {each for own in fields for each in own}
+            if not any(name in settings for settings in settings_of_entries):
+                known = {setting for settings in settings_of_entries for setting in settings}
                 raise UnknownNameError("setting in `set` of the plan", name, known)
 
     def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
@@ -324,7 +324,7 @@ class Plan(Config):
         return self.model_copy(
             update={
                 "entries": kept,
-                "graphs": tuple(each for each in self.graphs if not graphs or each in graphs),
+                "graphs": tuple(graph for graph in self.graphs if not graphs or graph in graphs),
                 "details": tuple(name for name in self.details if name in left),
             }
         )
@@ -336,7 +336,8 @@ class Plan(Config):
     def evaluations(self, graph: str) -> list[OtherSplits]:
         """Kinds of splits and probes for a clean graph, the plan's first kind first."""
         first = OtherSplits(splits=self.splits, probe=self.probe)
-        return [first, *(each for each in self.also if not each.graphs or graph in each.graphs)]
+        others = (other for other in self.also if not other.graphs or graph in other.graphs)
+        return [first, *others]
 
     def seeds_for(self, entry: Entry, graph: str) -> int:
         """How many pre-training seeds a clean graph gets."""
@@ -353,7 +354,7 @@ class Plan(Config):
             if planned is None:
                 yield None, max(self.seeds, *self.seeds_of.values(), 0)
             elif entry not in planned.without:
-                yield from ((each, planned.seeds) for each in planned.each())
+                yield from ((one, planned.seeds) for one in planned.by_budget())
 
 
 def short_names(graphs: Iterable[str]) -> dict[str, str]:
@@ -421,7 +422,7 @@ def read_facts(
         if names[graph] != name:  # two graphs of one name must not share a perturbation file
             name = f"{name}-{sha256[:LETTERS]}"
         kinds = []
-        for splits in (each.splits for each in plan.evaluations(graph)):
+        for splits in (evaluation.splits for evaluation in plan.evaluations(graph)):
             try:
                 made = make_splits(
                     splits, labelled.labels, labelled.num_classes, masks=labelled.masks
@@ -496,8 +497,7 @@ def _specs(
     plan: Plan, entry: Entry, graph: str, facts: ReadFacts, settings: dict[str, Any]
 ) -> Iterator[Spec]:
     """Those of one line and one column of the table."""
-    registered = find_method(entry.registered)
-    method = registered.method
+    method = find_method(entry.registered).name
     first, *others = _evaluations(plan, entry, graph, facts)
     most = plan.seeds_for(entry, graph)
     if entry.embeddings and "{seed}" not in entry.embeddings:
@@ -509,7 +509,7 @@ def _specs(
                 "embeddings are of the graph as it is. Put it into a plan without perturbations."
             )
         evades = perturbation is not None and perturbation.mode == "evade"
-        _refuse_evasion(plan, entry, evades=evades, inductive=method.inductive)
+        _refuse_evasion(plan, entry, evades=evades)
         # A perturbed graph is trained on for its own split; else a training serves all splits.
         poisons = perturbation is not None and not evades
         evaluations = [first]
@@ -520,7 +520,7 @@ def _specs(
         for evaluation in evaluations:
             for seed in range(min(most, seeds)):
                 yield Spec(
-                    method=registered.name,
+                    method=method,
                     source=_source(entry, plan.source(graph).name, seed),
                     settings=settings,
                     graph_sha256=facts.sha256,
@@ -619,23 +619,18 @@ def _searched(folder: str) -> tuple[Experiment, ...]:
     return tuple(load_experiment(path) for path in paths if is_file(path))
 
 
-def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:
+def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool) -> None:
     """Refuse before any training what cannot be embedded, or chosen, after it."""
-    where = f"Entry {entry.name!r} of the plan {plan.name!r}"
-    alone = f"{entry.registered!r} embeds no graph but the one that it was trained on"
-    if evades and not inductive:
-        raise SettingsError(
-            f"{where} cannot be evaded: {alone}. Leave the entry out, or let the mode be poison."
-        )
-    if not isinstance(entry.prune, tuple):
-        return
-    if not inductive:
-        raise SettingsError(f"{where} cannot prune edges: {alone}. Leave `prune` out.")
-    if evades:
-        raise SettingsError(
-            f"{where} cannot prune edges in mode evade: its probe, and what chooses for it, see "
-            "the clean graph. Let the mode be poison, or leave `prune` out."
-        )
+    from aspect.evaluation.pruning import check_pruning
+    from aspect.experiment.evaluate import check_inductive
+
+    try:
+        if evades:
+            check_inductive(entry.registered)
+        if isinstance(entry.prune, tuple):
+            check_pruning(entry.registered, entry.prune, evades=evades)
+    except SettingsError as error:
+        raise SettingsError(f"Entry {entry.name!r} of the plan {plan.name!r}: {error}") from error
 
 
 def _same_spec(plan: Plan, first: Cell, second: Cell) -> str:
