@@ -79,7 +79,11 @@ class EmbeddingFile:
             raise
         except Exception as error:
             raise FileError(f"Cannot read embeddings from {path}. {sentence_of(error)}") from error
-        return cls(path, _checked(matrix, path), _different(ids, path), digest.hexdigest())
+        if ids is not None and len(set(ids)) < len(ids):
+            twice = pd.Series(ids)[pd.Series(ids).duplicated()].unique()
+            raise FileError(f"{path} has more than one row of {shown(map(repr, twice))}.")
+        names = None if ids is None else tuple(ids)
+        return cls(path, _checked(matrix, path), names, digest.hexdigest())
 
     def of(self, graph: Graph) -> NDArray[np.float32]:
         """One row for each node of a graph, in its order; a node without a row is refused."""
@@ -187,15 +191,6 @@ def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
             f"{path} holds numbers that are missing or infinite in rows {shown(wrong)}."
         )
     return numbers.astype(np.float32)
-
-
-def _different(ids: Sequence[str] | None, path: Path) -> tuple[str, ...] | None:
-    if ids is None:
-        return None
-    if len(set(ids)) < len(ids):
-        twice = pd.Series(ids)[pd.Series(ids).duplicated()]
-        raise FileError(f"{path} has more than one row of {shown(map(repr, twice.unique()))}.")
-    return tuple(ids)
 
 
 # As a model

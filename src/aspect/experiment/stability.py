@@ -22,8 +22,7 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
     check_untargeted,
 )
-from aspect.experiment.run import PerturbedGraph
-from aspect.experiment.trained import StoredRun, open_run
+from aspect.experiment.trained import open_run
 from aspect.training.progress import Advance
 
 
@@ -59,7 +58,14 @@ def study_run(
     notices: list[str] = []
     if stored.poison is not None:
         poison = stored.poison
-        _check_poisoned(stored, poison, request, perturbations)
+        if perturbations or request.num_splits is not None:
+            option = "--perturbation" if perturbations else "--num-splits"
+            raise RunError(
+                f"{stored.path} was trained on a perturbed graph, {poison.title}. Perturbations "
+                "start from that one, and are evaluated on its split alone: "
+                f"{option} does not go with it."
+            )
+        check_kind_of_splits([poison.file], request.splits)
         # The split that the graph was poisoned for is the only one that counts.
         request, numbers = replace(request, splits=poison.file.facts.splits), (poison.split,)
         labelled = replace(labelled, graph=poison.apply(labelled))
@@ -82,21 +88,6 @@ def study_run(
         "notices": [*notices, *result.notices],
         "warnings": list(stored.record["warnings"]),
     }
-
-
-def _check_poisoned(
-    stored: StoredRun,
-    poison: PerturbedGraph,
-    request: StabilityRequest,
-    paths: Sequence[str | Path],
-) -> None:
-    if paths or request.num_splits is not None:
-        option = "--perturbation" if paths else "--num-splits"
-        raise RunError(
-            f"{stored.path} was trained on a perturbed graph, {poison.title}. Perturbations start "
-            f"from that one, and are evaluated on its split alone: {option} does not go with it."
-        )
-    check_kind_of_splits([poison.file], request.splits)
 
 
 def _attacked(
