@@ -24,7 +24,7 @@ from aspect.attacks.perturbation import SUFFIX  # noqa: E402
 from aspect.errors import FileError, SettingsError  # noqa: E402
 from aspect.experiment.record import Record  # noqa: E402
 from aspect.experiment.run import PerturbedGraph, Task, run_cell  # noqa: E402
-from aspect.experiment.spec import Cell  # noqa: E402
+from aspect.experiment.spec import Cell, method_source  # noqa: E402
 from aspect.experiment.store import read_records  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 
@@ -92,6 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if spec.device == "cuda" and not torch.cuda.is_available():
             print(f"{name}: made on a GPU, and there is none here.", flush=True)
             continue
+        if not cell.embeddings:  # by the source as it is now
+            spec = spec.model_copy(update={"source": method_source(spec.method)})
+        cell = cell.model_copy(update={"spec": spec})
         again = run_cell(Task(cell, perturbed(cell)), device=spec.device).record
         if again.error is not None:
             print(f"{name}: {again.error}", flush=True)

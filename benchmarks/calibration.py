@@ -117,14 +117,16 @@ def poisonings(given: argparse.Namespace, known: pd.DataFrame) -> Iterator[Poiso
     done = set(map(tuple, known[KEY].to_numpy().tolist()))
     for graph in given.graph or GRAPHS:
         for variant in (CLEAN, *given.variants):
-            all_splits = [tuple(given.split)] if variant == CLEAN else [(k,) for k in given.split]
-            for splits in all_splits:
-                methods = tuple(
-                    method
-                    for method in given.method or METHODS
-                    if any((graph, variant, method, split) not in done for split in splits)
-                )
-                if methods:
+            missing: dict[tuple[str, ...], list[int]] = {}  # splits by methods
+            for split in given.split:
+                keys = {
+                    method: (graph, variant, method, split) for method in given.method or METHODS
+                }
+                methods = tuple(method for method, key in keys.items() if key not in done)
+                missing.setdefault(methods, []).append(split)
+            missing.pop((), None)
+            for methods, left in missing.items():
+                for splits in [tuple(left)] if variant == CLEAN else [(split,) for split in left]:
                     yield Poisoning(graph, variant, splits, methods, given.device)
 
 
@@ -183,14 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     known = pd.read_csv(given.out) if given.out.exists() else pd.DataFrame(columns=KEY)
     missing = [] if given.tables else list(poisonings(given, known))
-    run_all(scores_of, missing, given.workers, lambda _, rows: append(given.out, rows))
+    lost = run_all(scores_of, missing, given.workers, lambda _, rows: append(given.out, rows))
     if not given.out.exists():
         print(f"{given.out} is not there, and nothing was trained.", file=sys.stderr)
         return 2
     lines = table(pd.read_csv(given.out))
     print(lines.to_string(index=False))
     print(closest(lines))
-    return 0
+    return 2 if lost else 0
 
 
 if __name__ == "__main__":

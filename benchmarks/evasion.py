@@ -64,6 +64,7 @@ from aspect.evaluation.stability import mean_distance, relative_shifts, searched
 from aspect.methods.aspect import AspectMethod, SpectralEmbedding  # noqa: E402
 from aspect.randomness import generator_for  # noqa: E402
 from aspect.settings import find_experiment  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import positive, run_all, told_in_a_line  # noqa: E402
 from perturbations import FOLDER, Attack  # noqa: E402
 
@@ -252,8 +253,9 @@ def settings_digest(model: Embedder) -> str:
 
 
 def append(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows at once, as a run may be cut off."""
-    pd.DataFrame(rows).to_csv(path, mode="a", header=not path.exists(), index=False)
+    """Write rows at once, whole or not at all, as a run may be cut off."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    write_text(path, before + pd.DataFrame(rows).to_csv(header=not before, index=False))
 
 
 # Tables
@@ -353,6 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", action="store_true", help="train nothing, print the tables")
     given = parser.parse_args(arguments)
     known = pd.read_csv(given.out) if given.out.exists() else pd.DataFrame(columns=SCORED)
+    lost = 0
     if not given.tables:
         done = set(map(tuple, known[SCORED[:3]].to_numpy().tolist()))
         trainings = [
@@ -362,14 +365,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for variant in (BASE, *given.variants)
             if (graph, variant, seed) not in done
         ]
-        train_all(trainings, given.workers, given.seconds, given.out)
+        lost = train_all(trainings, given.workers, given.seconds, given.out)
         known = pd.read_csv(given.out) if given.out.exists() else known
     print(shown(known, given.against, brief=given.brief))
-    return 0
+    return 2 if lost else 0
 
 
-def train_all(trainings: Sequence[Training], workers: int, seconds: int | None, out: Path) -> None:
-    """Every training's lines are appended to the table when it is done."""
+def train_all(trainings: Sequence[Training], workers: int, seconds: int | None, out: Path) -> int:
+    """Every training's lines are appended to the table when it is done; how many were lost."""
     end = time.monotonic() + seconds if seconds else float("inf")
     left = (training for training in trainings if time.monotonic() < end)
 
@@ -380,7 +383,7 @@ def train_all(trainings: Sequence[Training], workers: int, seconds: int | None, 
         known = (training.graph, training.seed, training.variant, round(lines.clean.mean(), 1))
         print(*known, means, lines.seconds[0], flush=True)
 
-    run_all(scores_of, left, workers, keep)
+    return run_all(scores_of, left, workers, keep)
 
 
 if __name__ == "__main__":

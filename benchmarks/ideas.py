@@ -83,6 +83,7 @@ from aspect.nn.spectral_encoder import Signal  # noqa: E402
 from aspect.randomness import isolated_seed, seed_for  # noqa: E402
 from aspect.settings import Experiment  # noqa: E402
 from aspect.training.trainer import train  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import markdown, positive, told_in_a_line  # noqa: E402
 from settings import GRAPHS  # noqa: E402
 
@@ -607,7 +608,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = results_of(problem_of(graph), VARIANTS[name], given.seeds, settings)
         new = pd.DataFrame([{**key, **row} for row in found], columns=COLUMNS)
         results = new if results.empty else pd.concat([results[~is_same], new], ignore_index=True)
-        results.to_csv(given.out, index=False)
+        write_text(given.out, results.to_csv(index=False))
     for told, part in results.groupby("settings"):
         made = gains(part, GENERAL), strengths(part), gains(part, STRUCTURAL)
         tables = [in_lab_book(table) for table in made if len(table)]

@@ -59,6 +59,7 @@ from aspect.errors import FileError  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import linear_probe  # noqa: E402
 from aspect.experiment.plan import load_plan  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import markdown, positive, run_all, told_in_a_line  # noqa: E402
 
 RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -282,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def keep(_: object, row: dict[str, Any]) -> None:
         rows.append(row)
-        pd.DataFrame(rows).to_csv(given.out, index=False)
+        write_text(given.out, pd.DataFrame(rows).to_csv(index=False))
 
     lost = run_all(result_of, tasks, given.workers, keep)
     if given.out.exists():

@@ -387,7 +387,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train what has no record yet, and print the tables."""
     given = parse(arguments)
-    records = read_records(given.records)
+    records, lost = read_records(given.records), 0
     if not given.tables:
         rows = given.row or (*CONTROLS, *METHODS, *BATCH_NORM)
         done = {(record["row"], record["graph"], record["seed"]) for record in records}
@@ -405,9 +405,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file.write(json.dumps(record) + "\n")
 
         work = partial(run, device=given.device, probes=given.probe or PROBES)
-        run_all(work, todo, given.workers, keep)
+        lost = run_all(work, todo, given.workers, keep)
     print(tables(records))
-    return 0
+    return 2 if lost else 0
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ from aspect.methods.aspect import AspectConfig, AspectMethod, PreparedGraph  # n
 from aspect.methods.registry import register  # noqa: E402
 from aspect.nn.filters import Band  # noqa: E402
 from aspect.nn.propagation import SymmetricPropagation  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import positive, told_in_a_line  # noqa: E402
 from poisoned import read_case  # noqa: E402
 
@@ -310,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         row = dict(zip(KEYS, key, strict=True))
         rows.append({**row, **result_of(file, rate, variant, seed, settings)})
-        pd.DataFrame(rows).to_csv(given.out, index=False)
+        write_text(given.out, pd.DataFrame(rows).to_csv(index=False))
     print(table(pd.read_csv(given.out).fillna("")))
     return 0
 

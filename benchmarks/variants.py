@@ -26,6 +26,7 @@ from aspect.config import parse_overrides  # noqa: E402
 from aspect.experiment.search import SearchRequest, plan_search  # noqa: E402
 from aspect.experiment.trial import load_problem, score_settings  # noqa: E402
 from aspect.settings import Experiment  # noqa: E402
+from aspect.workspace import write_text  # noqa: E402
 from commands import markdown, positive, run_all, told_in_a_line  # noqa: E402
 from settings import GRAPHS, SEEDS_ON_SMALL, SMALL  # noqa: E402
 
@@ -111,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--tables", action="store_true", help="train nothing, print the table")
     given = parser.parse_args(arguments)
+    lost = 0
     if not given.tables:
         tasks = [
             Variant(given.method, graph, tuple(words.split()), given.device)
@@ -122,11 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def keep(_: Variant, found: list[dict[str, Any]]) -> None:
             scores.extend(found)
             rows = pd.DataFrame(scores).sort_values(["graph", "variant", "epoch"])
-            rows.to_csv(given.out, index=False)  # at once: a run may be cut off
+            write_text(given.out, rows.to_csv(index=False))  # at once: a run may be cut off
 
-        run_all(scores_of, tasks, given.workers, keep)
-    print(in_lab_book(table(pd.read_csv(given.out))))
-    return 0
+        lost = run_all(scores_of, tasks, given.workers, keep)
+    there = pd.read_csv(given.out)
+    print(in_lab_book(table(there[there.method == given.method])))
+    return 2 if lost else 0
 
 
 if __name__ == "__main__":

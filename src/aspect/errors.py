@@ -104,6 +104,20 @@ def sentence_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}".rstrip(":. ") + "."
 
 
+def harmless(text: object) -> str:
+    r"""Text that cannot move a terminal's cursor, change colours or break the line.
+
+    >>> harmless("a\x1b[31mb\n")
+    'a\\x1b[31mb\\n'
+    """
+    return "".join(
+        letter
+        if letter.isprintable()
+        else letter.encode("unicode_escape", "surrogatepass").decode()
+        for letter in str(text)
+    )
+
+
 def shown(items: Iterable[Offender], word: Callable[[Offender], str] = str) -> str:
     """The first few of many offenders, each in a word, with their count: `3, 5, 8 (3 in all)`.
 

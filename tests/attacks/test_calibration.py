@@ -53,11 +53,12 @@ def test_rows_are_kept_and_what_is_there_is_not_done_again(tmp_path, monkeypatch
     def run_here(work, tasks, _, keep):
         for task in tasks:
             keep(task, work(task))
+        return 1
 
     monkeypatch.setattr(script, "run_all", run_here)
     monkeypatch.setattr(script, "scores_of", score)
     words = ["--graph", "cora", "--split", "0", "1", "--out", str(tmp_path / "rows.csv")]
-    script.main(["random", *words])
+    assert script.main(["random", *words]) == 2  # a training was lost
     assert [(one.variant, one.splits) for one in done] == [
         ("clean", (0, 1)),
         ("random", (0,)),
@@ -66,6 +67,8 @@ def test_rows_are_kept_and_what_is_there_is_not_done_again(tmp_path, monkeypatch
     script.main(["random", "solver=implicit", *words])
     assert [one.variant for one in done[3:]] == ["solver=implicit"] * 2
     assert len(pd.read_csv(tmp_path / "rows.csv")) == 2 * 2 * 2 * 3
+    script.main(["--graph", "cora", "--split", "0", "1", "2", *words[-2:], "random"])
+    assert [(one.variant, one.splits) for one in done[5:]] == [("clean", (2,)), ("random", (2,))]
 
 
 def test_drops_stand_beside_the_papers_and_the_nearest_is_named():

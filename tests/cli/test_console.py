@@ -6,7 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from aspect.cli.console import Screen, harmless
+from aspect.cli.console import Screen
+from aspect.errors import harmless
 from aspect.training import progress
 
 NASTY = "\x1b]0;owned\x07[bold red]x[/] \u202ethgir\r\n"

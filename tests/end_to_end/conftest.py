@@ -14,7 +14,7 @@ import pytest
 
 import aspect
 from aspect.cli.answers import ANSWERS, schema_of
-from aspect.cli.console import harmless
+from aspect.errors import harmless
 
 SOURCES = Path(aspect.__file__).parent.parent
 DEADLINE_SECONDS = 120  # of what takes seconds

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from aspect.attacks.pruning import Pruning
 from aspect.data.graph import edge_keys
 from aspect.data.source import read_graph
 from aspect.estimator import Embedder
@@ -11,6 +12,7 @@ from aspect.evaluation.clustering import cluster_scores
 from aspect.evaluation.links import hold_out, link_scores
 from aspect.experiment import tasks
 from aspect.experiment.trained import open_run
+from aspect.settings import RowSettings
 
 CONTROLS = ["random", "raw", "propagated", "spectral"]
 
@@ -40,19 +42,28 @@ def test_a_terminal_shows_one_bar(cli, trained, monkeypatch):
     assert "Epoch" not in told.err
 
 
-def test_a_pruned_run_is_pruned_where_its_links_are_predicted(cli, inputs, tmp_path, monkeypatch):
-    run, prunings, begin = tmp_path / "run", {}, Embedder.__init__
-    words = ("--set", "epochs=2", "--set", "width=8")
-    cli("train", *inputs, "--prune", 0.2, *words, "--out", run)
+@pytest.mark.parametrize(
+    ("words", "changed", "trained_with"),
+    [
+        (("--prune", 0.2), "prune", Pruning(ratio=0.2)),
+        (("--scale", "rows", "--batch", 16), "scale", RowSettings(batch=16)),
+    ],
+)
+def test_links_are_predicted_by_a_model_that_is_trained_as_the_run_was(
+    cli, inputs, tmp_path, monkeypatch, words, changed, trained_with
+):
+    run, options_of, begin = tmp_path / "run", {}, Embedder.__init__
+    cli("train", *inputs, *words, "--set", "epochs=2", "--set", "width=8", "--out", run)
 
     def note(model, name, **options):
-        prunings[name] = options.get("prune")
+        options_of[name] = options.get(changed)
         begin(model, name, **options)
 
     monkeypatch.setattr(tasks.Embedder, "__init__", note)
     cli("evaluate", run, "--task", "link", "--repeats", 1)
-    assert prunings.pop("aspect").ratio == 0.2
-    assert prunings == dict.fromkeys(CONTROLS)
+    assert options_of.pop("aspect") == trained_with
+    assert set(options_of.values()) <= {None, "auto"}
+    assert sorted(options_of) == sorted(CONTROLS)
 
 
 def test_clusters_need_no_labels(cli, unlabelled):

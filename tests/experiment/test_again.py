@@ -39,6 +39,13 @@ def test_records_of_a_cpu_are_the_same(tmp_path, records, capsys):
     assert lines[-1] == "On cpu: the same, bit for bit."
 
 
+def test_a_method_that_was_edited_since_is_run_as_it_is_now(tmp_path, records):
+    (record, *_) = records
+    spec = record.spec.model_copy(update={"source": "0" * 64})
+    edited = record.model_copy(update={"cell": record.cell.model_copy(update={"spec": spec})})
+    assert again.main([written(tmp_path, [edited])]) == 0
+
+
 def test_perturbed_runs_are_made_again_by_the_flips_of_their_files(
     tmp_path, small_graph, capsys, monkeypatch
 ):
@@ -126,7 +133,7 @@ def test_a_run_that_fails_is_told(tmp_path, records, small_graph, capsys):
     write_npz(path, replace(small_graph, labels=1 - small_graph.labels), overwrite=True)
     forget_graphs()
     assert again.main([written(tmp_path, records[:1])]) == 1
-    assert "changed since the bench began" in capsys.readouterr().out
+    assert "changed since the command began" in capsys.readouterr().out
 
 
 def test_the_draw_has_a_seed_and_leaves_failed_runs_out(records):

@@ -59,6 +59,39 @@ def test_an_index_of_pandas_names_the_nodes(tmp_path, graph):
         np.testing.assert_array_equal(EmbeddingFile.read(tmp_path / name).of(graph), ROWS)
 
 
+def test_an_index_of_any_name_or_order_names_the_nodes(tmp_path):
+    """Rows of such tables were taken by position, or the index as a dimension."""
+    numbers = Graph.build(torch.ones(3, 1), torch.tensor([[0, 1], [1, 2]]))
+    turned = pd.DataFrame(ROWS[::-1], columns=["z0", "z1"])
+    for index in (pd.Index([2, 1, 0], name="paper"), pd.RangeIndex(2, -1, -1)):
+        for names in (["z0", "z1"], ["width", "height"]):
+            turned.set_axis(index).set_axis(names, axis=1).to_parquet(tmp_path / "z.parquet")
+            rows = EmbeddingFile.read(tmp_path / "z.parquet").of(numbers)
+            np.testing.assert_array_equal(rows, ROWS)
+
+
+def test_rows_that_are_named_as_r_does_it_are_brought_into_order(tmp_path, graph):
+    """`write.table` of R has no name above the names of the rows."""
+    lines = ['"V1"\t"V2"', *(f'"{NAMES[k]}"\t{ROWS[k, 0]}\t{ROWS[k, 1]}' for k in (2, 0, 1))]
+    (tmp_path / "z.tsv").write_text("\n".join(lines))
+    np.testing.assert_array_equal(EmbeddingFile.read(tmp_path / "z.tsv").of(graph), ROWS)
+
+
+@pytest.mark.parametrize("columns", [("z0", "z1"), ("width", "height")])
+def test_a_column_of_ids_goes_before_the_index_of_a_frame(tmp_path, columns):
+    """`to_csv` writes the numbers of the rows as well, which name no node."""
+    numbers = Graph.build(torch.ones(3, 1), torch.tensor([[0, 1], [1, 2]]))
+    turned = pd.DataFrame(ROWS[::-1], columns=list(columns)).assign(id=[2, 1, 0])
+    turned.to_csv(tmp_path / "z.csv")
+    np.testing.assert_array_equal(EmbeddingFile.read(tmp_path / "z.csv").of(numbers), ROWS)
+
+
+def test_a_column_that_may_name_the_nodes_is_not_left_aside(tmp_path):
+    table = pd.DataFrame(ROWS, columns=["z0", "z1"]).assign(paper=[2, 1, 0])
+    with pytest.raises(FileError, match=r"a column 'paper' beside .* Call it `id` if it names"):
+        EmbeddingFile.read(written(tmp_path, "z.csv", table))
+
+
 def test_an_exported_id_with_an_apostrophe_is_the_nodes(tmp_path, graph):
     path = written(tmp_path, "z.csv", frame().replace({"id": {"=c": "'=c"}}))
     np.testing.assert_array_equal(EmbeddingFile.read(path).of(graph), ROWS)
@@ -219,7 +252,7 @@ def test_an_entry_of_a_plan_has_a_digest_and_a_record(made):
     np.save(made / "z-0.npy", np.ones((60, 2)))
     changed = run_cell(Task(theirs[0])).record
     assert changed.status == "failed"
-    assert "changed since the bench began" in changed.error
+    assert "changed since the command began" in changed.error
 
 
 def test_a_file_without_a_seed_is_one_run_and_the_graph_is_its_short_name(made):

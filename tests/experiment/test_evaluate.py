@@ -1,6 +1,7 @@
 """Runs on perturbed graphs are probed as the protocol says, and as the bench does it."""
 
 import shutil
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -17,7 +18,12 @@ from aspect.evaluation.baselines import knn_probe, twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, evasion_probe, linear_probe
 from aspect.evaluation.result import SplitScore
 from aspect.experiment import run as run_module
-from aspect.experiment.evaluate import EvaluationTable, evaluate_runs, group_poisoned
+from aspect.experiment.evaluate import (
+    EvaluationTable,
+    check_same_method,
+    evaluate_runs,
+    group_poisoned,
+)
 from aspect.experiment.run import PerturbedGraph
 from aspect.experiment.trained import RunOptions, open_run, read_runs, train_run
 from aspect.methods.aspect import AspectMethod
@@ -328,6 +334,9 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
         assert [score.step for score in expected.splits] == [
             score.step for score in scores_of(found, "aspect").values()
         ]
+    files = [PerturbationFile.read(place.flips(split)) for split in (0, 1)]
+    with pytest.raises(SettingsError, match="would choose on the clean graph"):
+        evaluate_runs([clean], evasion=evasion_by(files, [0.1]), prune=[0.2], device="cpu")
     # A spectral embedding is of one graph: there is no probe that has learned on its axes.
     assert [(row["name"], row["budget"]) for row in found.rows] == [
         (name, budget) for name in NAMES if name != "spectral" for budget in (0.1, 0.15)
@@ -337,6 +346,10 @@ def test_evasion_learns_clean_and_tests_perturbed(place, clean):
 def test_runs_that_do_not_go_together(place, clean, poisoned):
     with pytest.raises(RunError, match="needs one or more runs"):
         evaluate_runs([], device="cpu")
+    path, run = clean, open_run(clean)
+    edited = replace(run, record={**run.record, "source": "0" * 64})
+    with pytest.raises(RunError, match=rf"has another source of the method than {path}"):
+        check_same_method([run, edited])
     raw = place.train("raw", method="raw")
     with pytest.raises(RunError, match="another method"):
         evaluate_runs([poisoned[0], raw], device="cpu")
@@ -351,7 +364,7 @@ def test_a_method_that_embeds_its_own_graph_alone_cannot_be_evaded(place, monkey
     raw = place.train("bound", method="raw")
     monkeypatch.setattr(RawFeatures, "inductive", False)
     files = [PerturbationFile.read(place.flips(0))]
-    with pytest.raises(SettingsError, match=r"raw cannot embed a graph .*--mode poison"):
+    with pytest.raises(SettingsError, match=r"raw cannot embed a graph .*mode poison"):
         evaluate_runs([raw], evasion=evasion_by(files, [0.1]), device="cpu")
 
 

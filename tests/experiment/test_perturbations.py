@@ -403,7 +403,7 @@ def test_a_graph_that_changed_is_not_attacked(path, out):
     write_graph(path, seed=1)
     prepared.attack()
     (sentence,) = prepared.files.errors.values()
-    assert "changed since the bench began" in sentence
+    assert "changed since the command began" in sentence
     assert not (out / "perturbations").exists()
 
 

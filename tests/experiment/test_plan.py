@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from aspect import mixed_graph
 from aspect.attacks.pruning import Pruning
 from aspect.data.archives import content_sha256, write_npz
 from aspect.errors import FileError, GraphError, SettingsError, UnknownNameError
@@ -337,6 +338,29 @@ def test_settings_of_searches_come_first(tmp_path):
             load_plan(file, searches=empty)
 
 
+def test_a_search_on_another_file_of_the_same_name_is_left_aside(tmp_path):
+    """Every graph called edges.csv got the settings of the last search on one."""
+    here, there, moved = (tmp_path / name / "edges.npz" for name in ("here", "there", "moved"))
+    for seed, path in enumerate((here, there)):
+        path.parent.mkdir()
+        write_npz(path, mixed_graph(40, seed=seed))
+        made = tmp_path / "searches" / str(seed) / "settings.yaml"
+        made.parent.mkdir(parents=True)
+        sha256 = content_sha256(mixed_graph(40, seed=seed))
+        made.write_text(
+            f"method: aspect\ngraph: {path}\ngraph_sha256: {sha256}\n"
+            f"settings: {{width: {seed + 8}}}\n"
+        )
+    graphs = [str(here), str(there)]
+    plan = make_plan(entries=["aspect"], graphs=graphs, searches=str(tmp_path / "searches"))
+    cells = lay_out(plan, dict(read_facts(plan, None)), "cpu")
+    assert [cell.spec.settings["width"] for cell in cells] == [8, 9]
+    here.parent.rename(moved.parent)
+    plan = plan.model_copy(update={"graphs": (str(moved), str(there))})
+    cells = lay_out(plan, dict(read_facts(plan, None)), "cpu")
+    assert [cell.spec.settings["width"] for cell in cells] == [8, 9]
+
+
 def test_settings_come_from_the_shipped_ones_then_the_plan_then_the_entry():
     variant = {"name": "small", "method": "aspect", "set": {"width": 8}}
     plan = make_plan(entries=["aspect", variant, "raw"], set={"width": 16, "order": 3})
@@ -510,7 +534,7 @@ def test_a_method_that_embeds_no_other_graph_is_not_evaded(monkeypatch):
     poisoned = make_plan(perturbations=["none", {"kind": "random"}])
     assert cells_of(poisoned)
     evaded = make_plan(perturbations=["none", {"kind": "random", "mode": "evade"}])
-    with pytest.raises(SettingsError, match=r"Entry 'raw' of the plan 'toy' cannot be evaded"):
+    with pytest.raises(SettingsError, match=r"Entry 'raw' of .*: raw cannot embed a graph"):
         cells_of(evaded)
     left_out = {"kind": "random", "mode": "evade", "without": ["raw"]}
     plan = make_plan(entries=["raw", "propagated"], perturbations=["none", left_out])
@@ -542,13 +566,13 @@ def test_an_entry_is_pruned_in_training_unless_it_lists_ratios(prune):
 
 def test_a_method_that_embeds_no_other_graph_cannot_prune_its_own(monkeypatch):
     monkeypatch.setattr(find_method("raw").method, "inductive", False)
-    with pytest.raises(SettingsError, match=r"Entry 'wary' of the plan 'toy' cannot prune edges: "):
+    with pytest.raises(SettingsError, match=r"Entry 'wary' of .* its edges cannot be pruned"):
         cells_of(make_plan(entries=[WARY]))
 
 
 def test_edges_are_not_pruned_where_the_probe_sees_the_clean_graph():
     plan = make_plan(entries=[WARY], perturbations=[{"kind": "random", "mode": "evade"}])
-    with pytest.raises(SettingsError, match=r"cannot prune edges in mode evade"):
+    with pytest.raises(SettingsError, match=r"prune does not go with mode evade"):
         cells_of(plan)
 
 

@@ -35,6 +35,7 @@ from aspect.methods.base import Method, Output
 from experiment.attacked import Prepared, attacked_plan
 from experiment.grids import make_plan
 
+MASKS = ("train", "validation", "test")
 TINY = {"epochs": 3, "width": 8, "gate_width": 4, "order": 2}
 
 
@@ -85,6 +86,34 @@ def test_a_clean_cell_is_training_and_probing(path):
     assert record.loss == model.result.values
     assert record.dim == model.embed(labelled.graph).shape[1]
     assert record.parameters == model.method.num_parameters > 0
+
+
+def test_a_method_that_was_edited_since_the_bench_began_is_not_run(path):
+    """Its scores would stand under the key of the source as it was."""
+    cell = cells_on(path)[0]
+    spec = cell.spec.model_copy(update={"source": "0" * 64})
+    record = run_cell(Task(cell.model_copy(update={"spec": spec}))).record
+    assert "The source of aspect changed since the command began" in record.error
+
+
+def test_twins_are_those_of_the_published_splits(tmp_path, small_graph):
+    """Two files of one graph may differ in their splits alone."""
+    found = []
+    nodes = small_graph.graph.num_nodes
+    for seed in (0, 1):
+        order = torch.randperm(nodes, generator=torch.Generator().manual_seed(seed))
+        masks = {name: torch.zeros(1, nodes, dtype=torch.bool) for name in MASKS}
+        for name, part in zip(MASKS, order.chunk(3), strict=True):
+            masks[name][0, part] = True
+        labelled = replace(small_graph, masks=masks)
+        write_npz(tmp_path / f"{seed}.npz", labelled)
+        (cell,) = cells_on(tmp_path / f"{seed}.npz", entries=["raw"], splits="published", set={})
+        (score,) = run_cell(Task(cell)).record.scores
+        splits = make_splits("published", labelled.labels, 2, masks=masks)
+        twins = twin_probe(labelled.graph, labelled.labels, splits)
+        assert score.twins == twins.splits[0].strict
+        found.append(score.twins)
+    assert found[0] != found[1]
 
 
 def test_the_plan_names_the_probe(path):
@@ -227,7 +256,7 @@ def test_a_file_that_changed_fails_the_cell_before_it_is_trained(attacked, monke
     for each in (task, evaded):
         record = run_cell(each).record
         assert record.status == "failed"
-        assert "changed since the bench began" in record.error
+        assert "changed since the command began" in record.error
     task.perturbed[0].path.unlink()
     assert "There is no perturbation file" in run_cell(task).record.error
 
@@ -298,7 +327,7 @@ def test_splits_that_changed_are_refused(path, small_graph):
     record = run_cell(Task(cell)).record
     assert record.status == "failed"
     assert "splits" in record.error
-    assert "changed since the bench began" in record.error
+    assert "changed since the command began" in record.error
 
 
 def test_a_graph_that_changed_is_refused(path, small_graph):
@@ -308,7 +337,7 @@ def test_a_graph_that_changed_is_refused(path, small_graph):
     write_npz(path, changed, overwrite=True)
     record = run_cell(Task(cell)).record
     assert record.status == "failed"
-    assert "changed since the bench began" in record.error
+    assert "changed since the command began" in record.error
 
 
 @pytest.mark.parametrize(

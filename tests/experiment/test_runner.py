@@ -198,6 +198,20 @@ def test_an_attack_is_given_up_when_all_its_cells_failed(attacked, folder):
     assert not open_attacked(more, folder, BenchFiles(flips.files)).is_given_up(slot)
 
 
+def test_the_files_of_a_part_of_a_plan_are_those_of_its_cells(attacked, folder):
+    """A bench of one entry made the attacks of all."""
+    plan, flips = attacked
+    whole = open_attacked(attacked, folder)
+    assert {slot.split for slot in whole.slots} == {0, 1}
+    part = plan.only(entries=("aspect",))
+    left_out = [
+        planned and planned.model_copy(update={"without": ("aspect",)})
+        for planned in part.perturbations
+    ]
+    part = part.model_copy(update={"perturbations": tuple(left_out)})
+    assert open_attacked((part, flips), folder).slots == set()
+
+
 def test_tasks_know_their_files(attacked, folder):
     seen = []
 
@@ -327,12 +341,13 @@ def test_more_workers_than_cells_save_no_time():
     assert clock.left([], [(second, 20.0)], 14) == pytest.approx(40.0)
 
 
-def test_a_cell_that_is_late_counts_for_itself_and_for_those_like_it():
+def test_a_cell_that_is_late_may_be_late_by_as_much_again():
     first, second, third = cells_of(make_plan(seeds=3, entries=["aspect"]))
     clock = clock_of(first, second, third)
     clock.note(first, 10.0)
-    assert clock.left([], [(second, 70.0)], 1) == pytest.approx(60.0)
-    assert clock.left([third], [(second, 70.0)], 1) == pytest.approx(60.0 + 70.0)
+    assert clock.left([], [(second, 35.0)], 1) == pytest.approx(25.0)
+    assert clock.left([third], [(second, 35.0)], 2) == pytest.approx(25.0)
+    assert clock.left([third], [(second, 35.0)], 1) == pytest.approx(35.0)
 
 
 def test_cost_rises_with_the_graph_and_the_epochs():

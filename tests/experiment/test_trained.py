@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from aspect import mixed_graph
 from aspect.attacks.file import PerturbationFile
 from aspect.attacks.pruning import Pruning
 from aspect.config import to_yaml
 from aspect.data.archives import content_sha256
+from aspect.data.source import add_dataset
 from aspect.data.splits import make_splits
 from aspect.errors import FileError, GraphError, RunError
 from aspect.estimator import Embedder
@@ -281,6 +283,19 @@ def test_a_run_becomes_a_record_as_a_bench_makes_it(two_runs):
     assert scores == list(table.scores.query("name == 'aspect'")["strict"])
     assert len(details.curves["loss"]) == record.epochs == TINY["epochs"]
     assert record.seconds.keys() == {"train"}
+
+
+def test_a_run_becomes_a_record_by_the_metric_of_its_data_set(tmp_path, monkeypatch):
+    """`aspect report RUN` chose by accuracy where bench and evaluate choose by ROC AUC."""
+    monkeypatch.setenv("ASPECT_DATA", str(tmp_path))
+    add_dataset("areas", mixed_graph(60, seed=3), metric="roc-auc")
+    experiment = Experiment(method="aspect", graph="areas", settings=TINY)
+    train_run(experiment, tmp_path / "run", RunOptions(device="cpu"))
+    (record,), _ = read_runs([tmp_path / "run"], device="cpu")
+    table = evaluate_runs([tmp_path / "run"], device="cpu")
+    assert (record.spec.metric, table.metric) == ("roc-auc", "roc-auc")
+    validation = [score.validation for score in record.scores]
+    assert validation == list(table.scores.query("name == 'aspect'")["validation"])
 
 
 def test_a_run_on_rows_is_another_variant_than_one_on_the_whole_graph(two_runs, tmp_path):

@@ -214,7 +214,11 @@ def test_resuming_an_empty_folder_begins(tmp_path):
 def test_resuming_with_other_settings_is_refused(tmp_path):
     run_into(tmp_path)
     with (
-        pytest.raises(RunError, match=r"other settings\. Resume with its own .*config\.yaml"),
+        pytest.raises(
+            RunError,
+            match=r"other settings: it has nothing, and was given epochs: 3\. "
+            r"Resume with its own .*config\.yaml",
+        ),
         RunFolder.open(tmp_path, CONFIG + "epochs: 3\n", resume=True),
     ):
         pass

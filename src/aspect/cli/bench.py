@@ -111,6 +111,7 @@ def bench(
         return Bench(whole, cells, facts, folder, placement.workers, files)
 
     before = laid_out(folder)  # what it refuses is refused before any attack
+    missing = [need for need in missing if need.slot in before.slots]
     if options.show_list:
         _list(session, before, missing)
         return

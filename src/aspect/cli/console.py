@@ -19,23 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from aspect.cli.answers import schema_of
+from aspect.errors import harmless
 from aspect.training.progress import Advance, show_progress
 
 WIDTH_OF_FILES = 160  # letters in a line of a table that no terminal limits
-
-
-def harmless(text: object) -> str:
-    r"""Text that cannot move the cursor, change colours or break the line.
-
-    >>> harmless("a\x1b[31mb\n")
-    'a\\x1b[31mb\\n'
-    """
-    return "".join(
-        letter
-        if letter.isprintable()
-        else letter.encode("unicode_escape", "surrogatepass").decode()
-        for letter in str(text)
-    )
 
 
 class Screen:

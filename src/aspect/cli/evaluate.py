@@ -64,11 +64,6 @@ def evaluate(
     scores.check(" Pass --retrain to replace runs.")
     sweep.check(targets)
     how.check_task()
-    if how.prune and sweep.mode == "evade":
-        raise SettingsError(
-            "--prune does not go with --mode evade: validation would choose on the clean graph. "
-            "Leave --prune out, or take --mode poison on a graph."
-        )
     paths = _folders(targets)
     of_files = (SettingsOptions(), SweepOptions(), SeedOptions(embeddings=trained.embeddings))
     is_mixed = paths or how.task != "classify" or (wanted, sweep, trained) != of_files
@@ -160,8 +155,9 @@ class _Evaluation:
         from aspect.scale.store import is_store
 
         how, source = self.how, experiment.source
-        check_pruning(experiment.method, how.prune or ())
-        if self.sweep.mode == "evade":
+        evades = self.sweep.mode == "evade"
+        check_pruning(experiment.method, how.prune or (), evades=evades)
+        if evades:
             check_inductive(experiment.method)
         if is_store(Path(source.graph)):
             self._check_store(f"{source.graph} is")

@@ -90,14 +90,19 @@ def probe_pruned(
     return PrunedProbe(result, tuple(prunings[index] for index in chosen), used_score(placed))
 
 
-def check_pruning(method: str, ratios: Sequence[float]) -> None:
-    """Refuse ratios outside [0, 1), and a method that can embed no graph but its own."""
+def check_pruning(method: str, ratios: Sequence[float], *, evades: bool = False) -> None:
+    """Refuse ratios outside [0, 1), mode evade, and a method that embeds no graph but its own."""
+    if ratios and evades:
+        raise SettingsError(
+            "prune does not go with mode evade: validation would choose on the clean graph. "
+            "Leave prune out, or take mode poison."
+        )
     for ratio in ratios:
         check_ratio(ratio)
     if ratios and not find_method(method).method.inductive:
         raise SettingsError(
             f"{method} embeds no graph but the one that it was trained on, so that its edges "
-            "cannot be pruned."
+            "cannot be pruned. Leave prune out."
         )
 
 

@@ -27,6 +27,7 @@ from aspect.data.graph import Graph
 from aspect.data.source import ID_NAMES, LABEL_NAMES
 from aspect.errors import FileError, GraphError, sentence_of, shown
 from aspect.estimator import Embedder
+from aspect.experiment.spec import check_unchanged
 from aspect.methods.base import Method, MethodConfig, PerGraph, Step
 from aspect.plugins import reference_of
 
@@ -78,7 +79,11 @@ class EmbeddingFile:
             raise
         except Exception as error:
             raise FileError(f"Cannot read embeddings from {path}. {sentence_of(error)}") from error
-        return cls(path, _checked(matrix, path), _different(ids, path), digest.hexdigest())
+        if ids is not None and len(set(ids)) < len(ids):
+            twice = pd.Series(ids)[pd.Series(ids).duplicated()].unique()
+            raise FileError(f"{path} has more than one row of {shown(map(repr, twice))}.")
+        names = None if ids is None else tuple(ids)
+        return cls(path, _checked(matrix, path), names, digest.hexdigest())
 
     def of(self, graph: Graph) -> NDArray[np.float32]:
         """One row for each node of a graph, in its order; a node without a row is refused."""
@@ -127,25 +132,21 @@ def _matrix(path: Path) -> NDArray[np.generic]:
 
 def _table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     """Numbers and ids; columns that are called 0, 1, ... or z0, z1, ... are the embedding."""
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        frame = pd.read_parquet(path)
-        frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-        names = list(map(str, frame.columns))
-        frame = frame.set_axis(names, axis=1)
-        id_name = _id_name(names)
-    else:
-        separator = SEPARATORS[suffix]
-        names = [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
-        id_name = _id_name(names)
-        converters = {} if id_name is None else {id_name: str}
-        frame = pd.read_csv(path, sep=separator, converters=converters)
-    columns = [name for name in names if name != id_name]
+    frame = _frame(path)
+    names = list(frame.columns)
+    id_name = _id_name(names)
+    columns = [name for name in names if _id_name([name]) is None]
     numbered = [name for name in columns if DIMENSION.fullmatch(name)]
-    wrong = [repr(name) for name in columns if name.lower() in CLASS_NAMES]
-    if wrong and not numbered:
-        raise FileError(f"{path} has a column {wrong[0]}: embeddings must not hold labels.")
+    labels = [repr(name) for name in columns if name.lower() in CLASS_NAMES]
+    if labels and not numbered:
+        raise FileError(f"{path} has a column {labels[0]}: embeddings must not hold labels.")
     chosen = numbered or columns
+    others = [repr(name) for name in columns if name not in chosen and repr(name) not in labels]
+    if others and id_name is None:
+        raise FileError(
+            f"{path} has a column {others[0]} beside those of the embedding. Call it `id` if it "
+            "names the nodes, else remove it."
+        )
     odd = [repr(name) for name in chosen if not pd.api.types.is_numeric_dtype(frame[name])]
     if odd:
         raise FileError(f"Columns of {path} must hold numbers. Others do: {shown(odd)}.")
@@ -153,9 +154,28 @@ def _table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     return frame[chosen].to_numpy(dtype=float, na_value=np.nan), ids
 
 
+def _frame(path: Path) -> pd.DataFrame:
+    """The table with words for ids; an index, or a column without a name, comes first."""
+    if path.suffix.lower() == ".parquet":
+        frame = pd.read_parquet(path)
+        frame.columns = frame.columns.map(str)
+        is_plain = frame.index.equals(pd.RangeIndex(len(frame)))
+        return frame if is_plain else frame.reset_index(names="")
+    separator = SEPARATORS[path.suffix.lower()]
+    head = pd.read_csv(path, sep=separator, nrows=1)
+    unnamed = [] if isinstance(head.index, pd.RangeIndex) else [""]  # R names no column of ids
+    names = [*unnamed, *map(str, head.columns)]
+    id_name = _id_name(names)
+    converters = {} if id_name is None else {id_name: str}
+    return pd.read_csv(path, sep=separator, header=0, names=names, converters=converters)
+
+
 def _id_name(names: Sequence[str]) -> str | None:
-    known = (*ID_NAMES, *INDEX_NAMES)
-    return next((name for name in names if name.strip().lower() in known), None)
+    """The column that names the nodes; that of an index only where there is no other."""
+    known = [
+        name for kind in (ID_NAMES, INDEX_NAMES) for name in names if name.strip().lower() in kind
+    ]
+    return known[0] if known else None
 
 
 def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
@@ -171,15 +191,6 @@ def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
             f"{path} holds numbers that are missing or infinite in rows {shown(wrong)}."
         )
     return numbers.astype(np.float32)
-
-
-def _different(ids: Sequence[str] | None, path: Path) -> tuple[str, ...] | None:
-    if ids is None:
-        return None
-    if len(set(ids)) < len(ids):
-        twice = pd.Series(ids)[pd.Series(ids).duplicated()]
-        raise FileError(f"{path} has more than one row of {shown(map(repr, twice.unique()))}.")
-    return tuple(ids)
 
 
 # As a model
@@ -209,11 +220,8 @@ class Precomputed(Method):
 
     def _read(self, graph: Graph) -> Tensor:
         file = EmbeddingFile.read(self.config.file)
-        if self.config.sha256 not in ("", file.sha256):
-            raise FileError(
-                f"{file.path} changed since the bench began: its sha256 must be "
-                f"{self.config.sha256}. Got {file.sha256}. Run the bench again."
-            )
+        if self.config.sha256:
+            check_unchanged(str(file.path), self.config.sha256, file.sha256)
         return torch.from_numpy(file.of(graph)).to(graph.device).to(graph.dtype)
 
     @override

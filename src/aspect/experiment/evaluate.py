@@ -377,8 +377,8 @@ def check_inductive(method: str) -> None:
     """Refuse a method that embeds nothing but the graph it was trained on."""
     if not find_method(method).method.inductive:
         raise SettingsError(
-            f"{method} cannot embed a graph that it was not trained on, so that --mode evade "
-            "cannot test it. Use --mode poison."
+            f"{method} cannot embed a graph that it was not trained on, so that mode evade "
+            "cannot test it. Leave it out, or take mode poison."
         )
 
 
@@ -732,7 +732,7 @@ def evaluate_runs(  # noqa: PLR0913 - how runs are evaluated, each word on its o
     """
     runs = [open_run(path) for path in paths]
     check_same_method(runs)
-    check_pruning(runs[0].record["method"], prune)
+    check_pruning(runs[0].record["method"], prune, evades=bool(evasion))
     if prune and runs[0].experiment.prune is not None:
         raise RunError(
             f"{runs[0].path} was trained pruned, and prunes by its own rule. Leave --prune out."

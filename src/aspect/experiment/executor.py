@@ -112,8 +112,8 @@ class LocalProcesses:
             "OMP_WAIT_POLICY": "PASSIVE",
         }
         common |= {name: os.environ[name] for name in common if name in os.environ}
-        places = islice(cycle(environments or [{}]), workers)
-        self.environments = tuple({**common, **place} for place in places)
+        by_worker = islice(cycle(environments or [{}]), workers)
+        self.environments = tuple({**common, **variables} for variables in by_worker)
 
     def run(
         self, work: Callable[[Task], Result], tasks: Iterable[Task]

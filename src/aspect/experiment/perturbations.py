@@ -282,17 +282,17 @@ def make_files(
                 flips[news.task.slot] = news.task.facts.wanted
             flips |= {slot: need.kept(folder.perturbations) for slot, need in running.items()}
             possible = [need for need in needed if need.slot not in files.errors]
-            found = sum(flips[need.slot] for need in possible)
-            wanted = sum(need.facts.wanted for need in possible)
-            pace = max(found - before, 0) / max(time.monotonic() - started, 1e-9)
+            flips_so_far = sum(flips[need.slot] for need in possible)
+            flips_in_all = sum(need.facts.wanted for need in possible)
+            pace = max(flips_so_far - before, 0) / max(time.monotonic() - started, 1e-9)
             yield AttackProgress(
-                flips=found,
-                wanted=wanted,
+                flips=flips_so_far,
+                wanted=flips_in_all,
                 files=len(needed),
                 made=sum(need.slot in files.files for need in needed),
                 failed=len(needed) - len(possible),
                 running=len(running),
-                seconds_left=(wanted - found) / pace if pace else None,
+                seconds_left=(flips_in_all - flips_so_far) / pace if pace else None,
             )
 
 

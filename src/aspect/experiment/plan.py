@@ -74,7 +74,7 @@ class PlannedPerturbation(Config):
             raise ValueError(f"{self.kind} attacks single nodes, which a plan does not name")
         return self
 
-    def each(self) -> Iterator[Perturbation]:
+    def by_budget(self) -> Iterator[Perturbation]:
         """One for every budget."""
         shared = self.model_dump(exclude={"budgets", "seeds", "without"})
         for budget in self.budgets:
@@ -289,7 +289,10 @@ class Plan(Config):
             return
         methods = [short_name(entry.settings_of or entry.registered) for entry in self.entries]
         pairs = {(self.source(graph).name, name) for graph in self.graphs for name in methods}
-        if not pairs & _searched(self.searches).keys():
+        searched = {
+            (best.source.name, short_name(best.method)) for best in _searched(self.searches)
+        }
+        if not pairs & searched:
             raise SettingsError(
                 f"{self.searches!r} holds no search of a method of the plan on a graph of it. "
                 f"Make one with: aspect tune GRAPH --method METHOD --out {self.searches}."
@@ -297,13 +300,13 @@ class Plan(Config):
 
     def check_changes(self) -> None:
         """Refuse changes for all entries that none of them knows; imports every method."""
-        fields = [
+        settings_of_entries = [
             {} if entry.embeddings else find_method(entry.registered).config.model_fields
             for entry in self.entries
         ]
         for name in self.set:
-            if not any(name in own for own in fields):
-                known = {each for own in fields for each in own}
+            if not any(name in settings for settings in settings_of_entries):
+                known = {setting for settings in settings_of_entries for setting in settings}
                 raise UnknownNameError("setting in `set` of the plan", name, known)
 
     def only(self, entries: tuple[str, ...] = (), graphs: tuple[str, ...] = ()) -> Plan:
@@ -321,7 +324,7 @@ class Plan(Config):
         return self.model_copy(
             update={
                 "entries": kept,
-                "graphs": tuple(each for each in self.graphs if not graphs or each in graphs),
+                "graphs": tuple(graph for graph in self.graphs if not graphs or graph in graphs),
                 "details": tuple(name for name in self.details if name in left),
             }
         )
@@ -333,7 +336,8 @@ class Plan(Config):
     def evaluations(self, graph: str) -> list[OtherSplits]:
         """Kinds of splits and probes for a clean graph, the plan's first kind first."""
         first = OtherSplits(splits=self.splits, probe=self.probe)
-        return [first, *(each for each in self.also if not each.graphs or graph in each.graphs)]
+        others = (other for other in self.also if not other.graphs or graph in other.graphs)
+        return [first, *others]
 
     def seeds_for(self, entry: Entry, graph: str) -> int:
         """How many pre-training seeds a clean graph gets."""
@@ -350,7 +354,7 @@ class Plan(Config):
             if planned is None:
                 yield None, max(self.seeds, *self.seeds_of.values(), 0)
             elif entry not in planned.without:
-                yield from ((each, planned.seeds) for each in planned.each())
+                yield from ((one, planned.seeds) for one in planned.by_budget())
 
 
 def short_names(graphs: Iterable[str]) -> dict[str, str]:
@@ -418,7 +422,7 @@ def read_facts(
         if names[graph] != name:  # two graphs of one name must not share a perturbation file
             name = f"{name}-{sha256[:LETTERS]}"
         kinds = []
-        for splits in (each.splits for each in plan.evaluations(graph)):
+        for splits in (evaluation.splits for evaluation in plan.evaluations(graph)):
             try:
                 made = make_splits(
                     splits, labelled.labels, labelled.num_classes, masks=labelled.masks
@@ -472,9 +476,7 @@ def lay_out(
         )
         for graph in plan.graphs
         for entry in plan.entries
-        for settings, chosen_by in [
-            _settings(plan, entry, graph, is_encoded=facts[graph].is_encoded)
-        ]
+        for settings, chosen_by in [_settings(plan, entry, graph, facts[graph])]
         for spec in _specs(plan, entry, graph, facts[graph], settings)
     ]
     seen: dict[str, Cell] = {}
@@ -495,8 +497,7 @@ def _specs(
     plan: Plan, entry: Entry, graph: str, facts: ReadFacts, settings: dict[str, Any]
 ) -> Iterator[Spec]:
     """Those of one line and one column of the table."""
-    registered = find_method(entry.registered)
-    method = registered.method
+    method = find_method(entry.registered).name
     first, *others = _evaluations(plan, entry, graph, facts)
     most = plan.seeds_for(entry, graph)
     if entry.embeddings and "{seed}" not in entry.embeddings:
@@ -508,7 +509,7 @@ def _specs(
                 "embeddings are of the graph as it is. Put it into a plan without perturbations."
             )
         evades = perturbation is not None and perturbation.mode == "evade"
-        _refuse_evasion(plan, entry, evades=evades, inductive=method.inductive)
+        _refuse_evasion(plan, entry, evades=evades)
         # A perturbed graph is trained on for its own split; else a training serves all splits.
         poisons = perturbation is not None and not evades
         evaluations = [first]
@@ -519,7 +520,7 @@ def _specs(
         for evaluation in evaluations:
             for seed in range(min(most, seeds)):
                 yield Spec(
-                    method=registered.name,
+                    method=method,
                     source=_source(entry, plan.source(graph).name, seed),
                     settings=settings,
                     graph_sha256=facts.sha256,
@@ -561,7 +562,7 @@ def _source(entry: Entry, graph: str, seed: int) -> str | None:
 
 
 def _settings(
-    plan: Plan, entry: Entry, graph: str, *, is_encoded: bool
+    plan: Plan, entry: Entry, graph: str, facts: ReadFacts
 ) -> tuple[dict[str, Any], ChosenBy]:
     """In full: shipped ones, changed by the plan and then by the entry; and who chose them."""
     from aspect.estimator import settings_for
@@ -570,7 +571,7 @@ def _settings(
         return {}, ""
     config = find_method(entry.registered).config
     chooser = entry.settings_of or entry.registered
-    experiment, chosen_by = _experiment(plan, chooser, plan.source(graph))
+    experiment, chosen_by = _experiment(plan, chooser, plan.source(graph), facts.sha256)
 
     def known(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name in config.model_fields}
@@ -586,7 +587,7 @@ def _settings(
 
     # Another method's settings and changes for all may not all exist here; the entry's own must.
     chosen = known(experiment.settings) if entry.settings_of else experiment.settings
-    chosen = {**settings_for(config, is_encoded=is_encoded), **chosen}
+    chosen = {**settings_for(config, is_encoded=facts.is_encoded), **chosen}
     changes = {**known(plan.set), **entry.set}
     full = in_full({**chosen, **changes})
     if find_method(chooser).family == "control":  # nothing about it is chosen
@@ -594,11 +595,15 @@ def _settings(
     return full, "by hand" if changes and is_changed() else chosen_by
 
 
-def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experiment, ChosenBy]:
+def _experiment(
+    plan: Plan, method: str, source: GraphSource, sha256: str
+) -> tuple[Experiment, ChosenBy]:
     """What a method is trained with on a graph, before any change, and who chose it."""
-    place = source.name, short_name(method)
-    if plan.searches and place in _searched(plan.searches):
-        return _searched(plan.searches)[place], "own search"
+    for best in _searched(plan.searches) if plan.searches else ():
+        # Many files are called edges.csv: their name alone says nothing.
+        is_same = best.source.absolute() == source.absolute() or best.graph_sha256 == sha256
+        if is_same and short_name(best.method) == short_name(method):
+            return best, "own search"
     experiment, _ = find_experiment(
         method,
         source.name if source.is_named else None,
@@ -608,30 +613,24 @@ def _experiment(plan: Plan, method: str, source: GraphSource) -> tuple[Experimen
 
 
 @cache  # asked for every entry on every graph
-def _searched(folder: str) -> dict[tuple[str, str], Experiment]:
-    """The best settings of the searches in a folder, by the names of graph and method."""
+def _searched(folder: str) -> tuple[Experiment, ...]:
+    """The best settings of the searches in a folder."""
     paths = [Path(folder, BEST_SETTINGS), *sorted(Path(folder).glob(f"*/{BEST_SETTINGS}"))]
-    found = [load_experiment(path) for path in paths if is_file(path)]
-    return {(each.source.name, short_name(each.method)): each for each in found}
+    return tuple(load_experiment(path) for path in paths if is_file(path))
 
 
-def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool, inductive: bool) -> None:
+def _refuse_evasion(plan: Plan, entry: Entry, *, evades: bool) -> None:
     """Refuse before any training what cannot be embedded, or chosen, after it."""
-    where = f"Entry {entry.name!r} of the plan {plan.name!r}"
-    alone = f"{entry.registered!r} embeds no graph but the one that it was trained on"
-    if evades and not inductive:
-        raise SettingsError(
-            f"{where} cannot be evaded: {alone}. Leave the entry out, or let the mode be poison."
-        )
-    if not isinstance(entry.prune, tuple):
-        return
-    if not inductive:
-        raise SettingsError(f"{where} cannot prune edges: {alone}. Leave `prune` out.")
-    if evades:
-        raise SettingsError(
-            f"{where} cannot prune edges in mode evade: its probe, and what chooses for it, see "
-            "the clean graph. Let the mode be poison, or leave `prune` out."
-        )
+    from aspect.evaluation.pruning import check_pruning
+    from aspect.experiment.evaluate import check_inductive
+
+    try:
+        if evades:
+            check_inductive(entry.registered)
+        if isinstance(entry.prune, tuple):
+            check_pruning(entry.registered, entry.prune, evades=evades)
+    except SettingsError as error:
+        raise SettingsError(f"Entry {entry.name!r} of the plan {plan.name!r}: {error}") from error
 
 
 def _same_spec(plan: Plan, first: Cell, second: Cell) -> str:

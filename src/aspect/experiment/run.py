@@ -26,7 +26,7 @@ from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.source import GraphSource, Reading
 from aspect.data.splits import Split, SplitKind, make_splits, only_targets, published_sha256
-from aspect.errors import GraphError, RunError, TrainingError, is_out_of_memory, sentence_of
+from aspect.errors import RunError, TrainingError, is_out_of_memory, sentence_of
 from aspect.estimator import Embedder
 from aspect.evaluation.baselines import MOST_TWIN_NODES, majority_probe, twin_probe
 from aspect.evaluation.details import Details
@@ -37,7 +37,7 @@ from aspect.evaluation.pruning import PrunedProbe, probe_pruned
 from aspect.evaluation.result import ProbeResult
 from aspect.experiment.embeddings import precomputed_model
 from aspect.experiment.record import AttackNote, GraphSummary, Record, SplitScores
-from aspect.experiment.spec import Cell, Spec
+from aspect.experiment.spec import Cell, Spec, check_unchanged, method_source
 from aspect.provenance import device_name, forget_peak, peak_bytes, versions
 from aspect.settings import PerturbedBy
 from aspect.training.health import Health, check_finite
@@ -80,13 +80,7 @@ class PerturbedGraph:
         """The file, if it still does what it did when it was first read."""
         assert self.path is not None  # the flips are not drawn
         file = PerturbationFile.read(self.path)
-        digest = file.digest(self.budget)
-        if digest != self.sha256:
-            raise RunError(
-                f"{str(self.path)!r} changed since the bench began: the sha256 of its flips up to "
-                f"a budget of {self.budget:g} must be {self.sha256}. Got {digest}. "
-                "Run the bench again."
-            )
+        check_unchanged(f"The flips in {str(self.path)!r}", self.sha256, file.digest(self.budget))
         return file
 
     @property
@@ -267,11 +261,11 @@ def run(
     spec = task.cell.spec
     if labelled is None:
         labelled = read_graph(task.cell.graph_source, data_dir, spec.graph_sha256)
-    published = published_sha256(spec.splits, labelled.masks)
-    if task.is_probed and published != spec.splits_sha256:
-        raise GraphError(
-            f"The splits of {task.cell.graph!r} changed since the bench began. Run the bench again."
-        )
+    if task.is_probed:
+        published = published_sha256(spec.splits, labelled.masks)
+        check_unchanged(f"The splits of {task.cell.graph!r}", spec.splits_sha256, published)
+    if not task.cell.embeddings:
+        check_unchanged(f"The source of {spec.method}", spec.source, method_source(spec.method))
     return _Run(task, labelled, device or spec.device, probe).outcome(
         training or Training(), recorder or ValueRecorder()
     )
@@ -498,7 +492,7 @@ def _summary(source: GraphSource, labelled: LabelledGraph) -> GraphSummary:
 
 
 def read_graph(source: GraphSource, data_dir: str | None, sha256: str) -> LabelledGraph:
-    """The graph, if its content is still that which the bench began with.
+    """The graph, if its content is still that which the command began with.
 
     Args:
         source: Name or path, and how it is read.
@@ -506,11 +500,7 @@ def read_graph(source: GraphSource, data_dir: str | None, sha256: str) -> Labell
         sha256: Checksum of the content as it was.
     """
     labelled, checksum = _read(source.graph, source.reading, data_dir)
-    if checksum != sha256:
-        raise GraphError(
-            f"The graph {source.graph!r} changed since the bench began: its sha256 must be "
-            f"{sha256}. Got {checksum}. Run the bench again."
-        )
+    check_unchanged(f"The graph {source.graph!r}", sha256, checksum)
     return labelled
 
 
@@ -555,7 +545,7 @@ def target_notice(targets: Sequence[int], splits: Mapping[int, Split]) -> str:
     )
 
 
-_twins: dict[tuple[str, str, tuple[int, ...]], tuple[float | None, ...]] = {}
+_twins: dict[tuple[object, ...], tuple[float | None, ...]] = {}
 
 
 def _twin_accuracies(
@@ -568,7 +558,7 @@ def _twin_accuracies(
     """
     if labelled.graph.num_nodes > MOST_TWIN_NODES:
         return (None,) * len(splits)
-    key = (spec.graph_sha256, spec.splits, spec.split_numbers)
+    key = (spec.graph_sha256, spec.splits, spec.splits_sha256, spec.split_numbers)
     if key not in _twins:
         result = twin_probe(
             labelled.graph, labelled.labels, splits, num_classes=labelled.num_classes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import os
 import time
@@ -138,34 +137,21 @@ class Clock:
         """Seconds until the last cell ends; None as long as nothing is known.
 
         Args:
-            waiting: In the order in which they will be taken.
+            waiting: Cells that no worker has begun.
             running: Each with the seconds that it has taken so far.
             workers: Cells at a time.
         """
         if not self.taken:
             return None
         # One that takes longer than expected may be late by as much again.
-        ends = [abs(self._expected(cell) - seconds) for cell, seconds in running]
-        ends += [0.0] * (workers - len(ends))
-        heapq.heapify(ends)
-        for cell in waiting:
-            heapq.heapreplace(ends, ends[0] + max(self._expected(cell), self._least(cell, running)))
-        return max(ends)
+        each_takes = [abs(self._expected(cell) - seconds) for cell, seconds in running]
+        each_takes += map(self._expected, waiting)
+        return max([sum(each_takes) / workers, *each_takes])
 
     def _expected(self, cell: Cell) -> float:
-        near = next(each for each in _likenesses(cell) if each in self.taken)
+        near = next(likeness for likeness in _likenesses(cell) if likeness in self.taken)
         seconds, units = self.taken[near]
         return self.costs[cell.key] * seconds / units
-
-    def _least(self, cell: Cell, running: Sequence[tuple[Cell, float]]) -> float:
-        """What cells of the same method and graph take at least, judged by those under way."""
-        closest = _likenesses(cell)[0]
-        rates = (
-            seconds / self.costs[other.key]
-            for other, seconds in running
-            if _likenesses(other)[0] == closest
-        )
-        return self.costs[cell.key] * max(rates, default=0.0)
 
 
 def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:
@@ -266,6 +252,11 @@ class Bench:
             reason = self.files.error(cell)
             if reason is not None:
                 self._keep(failure(cell, reason))
+
+    @property
+    def slots(self) -> set[Slot]:
+        """The perturbation files that its cells need."""
+        return {slot for cell in self.cells for slot in slots_of(cell)}
 
     def is_given_up(self, slot: Slot) -> bool:
         """Whether all cells that need a perturbation file failed for want of it."""

@@ -16,6 +16,7 @@ from aspect.attacks.perturbation import Perturbation
 from aspect.attacks.pruning import Pruning
 from aspect.config import Config
 from aspect.data.source import NO_READING, GraphSource, Metric, Reading
+from aspect.errors import RunError
 from aspect.methods.registry import find_method
 from aspect.plugins import source_sha256
 from aspect.settings import ChosenBy, RowSettings
@@ -171,6 +172,18 @@ class Cell(Config):
 def metric_for(probe: str, source: GraphSource) -> Metric:
     """What a probe chooses by: the metric of the data set, but accuracy as in published tables."""
     return source.metric if probe == "neutral" else "accuracy"
+
+
+def check_unchanged(what: str, before: str | None, now: str | None) -> None:
+    """Refuse, by its SHA-256, what changed while a command is at work.
+
+    The scores would stand under the key of what was there before.
+    """
+    if before != now:
+        raise RunError(
+            f"{what} changed since the command began: the sha256 must be "
+            f"{before or 'that of the release'}. Got {now}. Start the command again."
+        )
 
 
 @cache

@@ -22,8 +22,7 @@ from aspect.evaluation.stability_request import (
     StabilityRequest,
     check_untargeted,
 )
-from aspect.experiment.run import PerturbedGraph
-from aspect.experiment.trained import StoredRun, open_run
+from aspect.experiment.trained import open_run
 from aspect.training.progress import Advance
 
 
@@ -59,7 +58,14 @@ def study_run(
     notices: list[str] = []
     if stored.poison is not None:
         poison = stored.poison
-        _check_poisoned(stored, poison, request, perturbations)
+        if perturbations or request.num_splits is not None:
+            option = "--perturbation" if perturbations else "--num-splits"
+            raise RunError(
+                f"{stored.path} was trained on a perturbed graph, {poison.title}. Perturbations "
+                "start from that one, and are evaluated on its split alone: "
+                f"{option} does not go with it."
+            )
+        check_kind_of_splits([poison.file], request.splits)
         # The split that the graph was poisoned for is the only one that counts.
         request, numbers = replace(request, splits=poison.file.facts.splits), (poison.split,)
         labelled = replace(labelled, graph=poison.apply(labelled))
@@ -84,37 +90,22 @@ def study_run(
     }
 
 
-def _check_poisoned(
-    stored: StoredRun,
-    poison: PerturbedGraph,
-    request: StabilityRequest,
-    places: Sequence[str | Path],
-) -> None:
-    if places or request.num_splits is not None:
-        option = "--perturbation" if places else "--num-splits"
-        raise RunError(
-            f"{stored.path} was trained on a perturbed graph, {poison.title}. Perturbations start "
-            f"from that one, and are evaluated on its split alone: {option} does not go with it."
-        )
-    check_kind_of_splits([poison.file], request.splits)
-
-
 def _attacked(
-    labelled: LabelledGraph, request: StabilityRequest, places: Sequence[str | Path]
+    labelled: LabelledGraph, request: StabilityRequest, paths: Sequence[str | Path]
 ) -> tuple[dict[str, list[PerturbationFile]], SplitKind, tuple[int, ...]]:
     """Attacks from files by name, with the kind and numbers of the splits they were made for."""
-    places_of: dict[str, list[str | Path]] = {}
-    for place in places:
-        places_of.setdefault(read_files([place], labelled)[0].facts.attack, []).append(place)
-    files = {attack: read_files(own, labelled) for attack, own in places_of.items()}
-    every = [file for own in files.values() for file in own]
+    paths_of: dict[str, list[str | Path]] = {}
+    for path in paths:
+        paths_of.setdefault(read_files([path], labelled)[0].facts.attack, []).append(path)
+    files = {attack: read_files(some, labelled) for attack, some in paths_of.items()}
+    every = [file for of_attack in files.values() for file in of_attack]
     for file in every:
         check_untargeted(file.facts.kind)
     kind = request.splits or every[0].facts.splits
     largest = (request.budgets or DEFAULT_BUDGETS)[-1:]  # its flips hold those of the others
-    for own in files.values():
-        common_budgets(own, largest)
-        check_kind_of_splits(own, kind)
+    for of_attack in files.values():
+        common_budgets(of_attack, largest)
+        check_kind_of_splits(of_attack, kind)
     numbers = sorted({file.facts.split for file in every})
     count = request.num_splits or len(numbers)
     if count > len(numbers):
@@ -123,7 +114,7 @@ def _attacked(
         )
     chosen = tuple(numbers[:count])
     used = {
-        attack: [file for file in own if file.facts.split in chosen]
-        for attack, own in files.items()
+        attack: [file for file in of_attack if file.facts.split in chosen]
+        for attack, of_attack in files.items()
     }
-    return {attack: own for attack, own in used.items() if own}, kind, chosen
+    return {attack: some for attack, some in used.items() if some}, kind, chosen

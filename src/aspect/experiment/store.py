@@ -21,7 +21,7 @@ from pathlib import Path
 
 from aspect.config import load_yaml, make_config, to_yaml
 from aspect.data.files import is_file, is_folder, naming
-from aspect.errors import AspectError, FileError, RunError, reason
+from aspect.errors import AspectError, FileError, RunError, harmless, reason
 from aspect.evaluation.details import DETAILS_FORMAT, Details
 from aspect.experiment.plan import Plan
 from aspect.experiment.record import FORMAT, Record
@@ -165,8 +165,8 @@ class BenchFolder:
 
     def records(self) -> list[Record]:
         """All records in the plan's order, done or failed."""
-        found = (self.done(cell) or self.failed(cell) for cell in self.expected())
-        return [record for record in found if record is not None]
+        records = (self.done(cell) or self.failed(cell) for cell in self.expected())
+        return [record for record in records if record is not None]
 
     def conclude(self) -> None:
         """Write all records into one file."""
@@ -182,7 +182,7 @@ class BenchFolder:
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         first, _, rest = more.strip().partition("\n")
         line = " ".join(filter(None, (now, what, first)))
-        text = "\n    ".join(_printable(part) for part in (line, *rest.splitlines()))
+        text = "\n    ".join(harmless(part) for part in (line, *rest.splitlines()))
         try:
             with (self.path / LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{text}\n")
@@ -215,8 +215,8 @@ def read_records(path: str | Path) -> list[Record]:
 def read_details(folder: str | Path) -> list[Details]:
     """What the models of a bench show of their graphs, in the plan's order."""
     bench = _folder(Path(folder))
-    found = (bench.details(cell) for cell in bench.expected() if bench.done(cell) is not None)
-    return [details for details in found if details is not None]
+    details_of_cells = (bench.details(cell) for cell in bench.expected() if bench.done(cell))
+    return [details for details in details_of_cells if details is not None]
 
 
 def _folder(path: Path) -> BenchFolder:
@@ -225,11 +225,3 @@ def _folder(path: Path) -> BenchFolder:
             f"{path} is not a bench's folder. Make one with: aspect bench PLAN --out DIR."
         )
     return BenchFolder(path)
-
-
-def _printable(line: str) -> str:
-    """The line without letters that move a terminal's cursor."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in line
-    )

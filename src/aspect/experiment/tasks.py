@@ -25,7 +25,7 @@ from aspect.evaluation.links import (
 )
 from aspect.evaluation.metrics import Spread
 from aspect.experiment.evaluate import control_settings, controls_of, open_seeds, with_seeds
-from aspect.experiment.trained import StoredRun
+from aspect.experiment.trained import StoredRun, untrained_model
 from aspect.methods.registry import find_method
 from aspect.settings import Experiment
 from aspect.training.progress import Advance
@@ -163,13 +163,12 @@ def predict_links(
 def _linked(
     name: str, experiment: Experiment, method: str, held_out: HeldOut, device: str | None
 ) -> LinkScore:
-    """Train on what is left, embed that, and score the pairs; controls prune no edges."""
-    settings, prune = dict(experiment.settings), experiment.prune
-    config = make_config(find_method(method).config, settings, owner=method)
+    """Train on what is left, embed that, and score the pairs; controls have settings alone."""
     if name != method:
-        settings, prune = control_settings(name, config.model_dump(mode="json")), None
-    model = Embedder(name, seed=experiment.seed, device=device, prune=prune, **settings)
-    model.fit(held_out.graph, progress=False)
+        config = make_config(find_method(method).config, experiment.settings, owner=method)
+        settings = control_settings(name, config.model_dump(mode="json"))
+        experiment = Experiment(method=name, seed=experiment.seed, settings=settings)
+    model = untrained_model(experiment, device).fit(held_out.graph, progress=False)
     return link_scores(model.embed(held_out.graph), held_out)
 
 

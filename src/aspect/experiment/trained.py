@@ -34,7 +34,7 @@ from aspect.evaluation.inspection import ValueRecorder
 from aspect.experiment.embeddings import read_ids
 from aspect.experiment.record import GraphSummary, Record
 from aspect.experiment.run import Outcome, PerturbedGraph, Task, Training, run
-from aspect.experiment.spec import Cell, Spec, method_source
+from aspect.experiment.spec import Cell, Spec, method_source, metric_for
 from aspect.methods.registry import find_method
 from aspect.plugins import is_reference
 from aspect.scale.store import is_store
@@ -123,14 +123,7 @@ def train_run(
 def _train_in_memory(
     experiment: Experiment, source: GraphSource, out: Path, options: RunOptions
 ) -> dict[str, Any]:
-    model = Embedder(
-        experiment.method,
-        seed=experiment.seed,
-        device=options.device,
-        prune=experiment.prune,
-        scale=(experiment.rows or "rows") if experiment.scale == "rows" else experiment.scale,
-        **experiment.settings,
-    )
+    model = untrained_model(experiment, options.device)
     labelled = source.read(options.data_dir)
     options.on_graph(labelled)
     model.suit(labelled.graph)
@@ -166,6 +159,18 @@ def _train_in_memory(
             record["prune"] = {**model.prune.model_dump(), **_pruned(model, graph)}
         folder.complete(record)
         return record
+
+
+def untrained_model(experiment: Experiment, device: str | None) -> Embedder:
+    """The model that an experiment describes, not fitted yet."""
+    return Embedder(
+        experiment.method,
+        seed=experiment.seed,
+        device=device,
+        prune=experiment.prune,
+        scale=(experiment.rows or "rows") if experiment.scale == "rows" else experiment.scale,
+        **experiment.settings,
+    )
 
 
 @contextmanager
@@ -411,6 +416,7 @@ class StoredRun:
         """What seeds of one variant share, by what it is called in a sentence."""
         return {
             "method": self.record["method"],
+            "source of the method": self.record.get("source"),
             "setting": self.record["settings"],
             "graph": self.record["graph"]["sha256"],
             "pruning": self.experiment.prune,
@@ -573,9 +579,11 @@ def _probed(
 ) -> Outcome:
     """The run's record with scores; or without, and a notice that says why."""
     recorded, poison = stored.record, stored.poison
+    metric = metric_for("neutral", stored.experiment.source)
     spec = training_spec(model, recorded["graph"]["sha256"], poison, model.rows).model_copy(
         update={
             "settings": recorded["settings"],
+            "metric": None if metric == "accuracy" else metric,
             "version": recorded.get("versions", {}).get("aspect", "unknown"),
         }
     )

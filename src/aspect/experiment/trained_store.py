@@ -101,8 +101,16 @@ def train_store(
         )
         if ranks.rank > 0:
             return _follow(model, store, rows, out, ranks)
-        text = _config_text(experiment, model, store, rows)
-        with open_folder(out, text, model, options) as folder:
+        asked = {  # in full; `aspect train --config` takes the file as it is
+            "method": model.name,
+            "graph": str(store.path),
+            "graph_sha256": store.digest,
+            "seed": experiment.seed,
+            "scale": "rows",
+            "rows": rows.model_dump(mode="json"),
+            "settings": model.config.model_dump(mode="json"),
+        }
+        with open_folder(out, to_yaml(asked), model, options) as folder:
             if folder.is_complete:
                 return dict(open_run(folder.path).record)
             return _StoreRun(model, store, rows, folder, options, ranks).carry_out()
@@ -344,23 +352,6 @@ def _follow(
     if not is_file(folder / MODEL):
         train(method, data, seed=model.seed, recorder=_Follower(folder))
     return {}
-
-
-def _config_text(
-    experiment: Experiment, model: Embedder, store: GraphStore, rows: RowSettings
-) -> str:
-    """The settings in full; `aspect train --config` takes the file as it is."""
-    return to_yaml(
-        {
-            "method": model.name,
-            "graph": str(store.path),
-            "graph_sha256": store.digest,
-            "seed": experiment.seed,
-            "scale": "rows",
-            "rows": rows.model_dump(mode="json"),
-            "settings": model.config.model_dump(mode="json"),
-        }
-    )
 
 
 # Probed on a sample of the nodes: neither graph nor embeddings fit the memory

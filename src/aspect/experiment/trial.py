@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +13,15 @@ import optuna
 import torch
 from typing_extensions import override
 
-from aspect.data.archives import content_sha256
 from aspect.data.graph import Graph
 from aspect.data.splits import Split, make_splits, published_sha256
-from aspect.errors import GraphError, TrainingError
+from aspect.errors import TrainingError
 from aspect.estimator import DTYPE, Embedder
 from aspect.evaluation.linear_probe import Probe, probe_named, validation_scores
 from aspect.evaluation.neutral_probe import NeutralProbe, on_faster_device
+from aspect.experiment.run import read_graph
 from aspect.experiment.search import Search
+from aspect.experiment.spec import check_unchanged, method_source
 from aspect.methods.base import Method
 from aspect.training.health import Health
 from aspect.training.trainer import EpochReport, Recorder, Snapshot, train
@@ -72,24 +74,22 @@ class Problem:
             num_classes=self.num_classes,
             probe=self.probe,
         )
-        health = Health.of(output.uncentred)
-        return RungScore(sum(scores) / len(scores), health)
+        mean = sum(scores) / len(scores)
+        if math.isnan(mean):
+            raise TrainingError("The score on validation nodes is not a number.")
+        return RungScore(mean, Health.of(output.uncentred))
 
 
 @lru_cache(maxsize=1)  # a worker carries out many trials of one search
 def load_problem(search: str, data_dir: str | None) -> Problem:
     """Read the graph of a search, given as JSON; a graph that changed since is refused."""
     given = Search.model_validate_json(search)
-    name, labelled = given.source.name, given.source.read(data_dir)
-    checksum = content_sha256(labelled)
-    if checksum != given.graph_sha256:
-        raise GraphError(
-            f"The graph {name} changed during the search: its sha256 must be "
-            f"{given.graph_sha256}. Got {checksum}."
-        )
-    if published_sha256(given.splits, labelled.masks) != given.splits_sha256:
-        raise GraphError(f"The splits of {name} changed during the search.")
+    labelled = read_graph(given.source, data_dir, given.graph_sha256)
     labels, classes, masks = labelled.labels, labelled.num_classes, labelled.masks
+    published = published_sha256(given.splits, masks)
+    check_unchanged(f"The splits of {given.graph!r}", given.splits_sha256, published)
+    source = method_source(given.method)
+    check_unchanged(f"The source of {given.method}", given.source_sha256, source)
     splits = tuple(make_splits(given.splits, labels, classes, masks=masks))
     graph = labelled.graph.to(DTYPE).to(given.device)
     probe = probe_named(given.probe, given.metric)

@@ -37,6 +37,7 @@ from aspect.workspace import MANIFEST, FolderKind, Workspace, json_text, read_js
 
 logger = logging.getLogger(__name__)
 
+MOST_LINES = 4  # of a config, in a sentence
 RUN = FolderKind(
     foreign="not a run's folder",
     owns=lambda names: CONFIG in names and (names == {CONFIG} or bool(names & SIGNS_OF_A_RUN)),
@@ -129,9 +130,11 @@ class RunFolder(Recorder):
         if not (is_run and resume):
             self._begin_anew()
             return
-        if (self.path / CONFIG).read_bytes() != self.config.encode():
+        before = (self.path / CONFIG).read_bytes()
+        if before != self.config.encode():
             raise RunError(
-                f"{self.path} holds a run with other settings. "
+                f"{self.path} holds a run with other settings"
+                f"{_difference(before.decode(errors='replace'), self.config)}. "
                 f"Resume with its own ({self.path / CONFIG}), or pass --overwrite."
             )
         if self.is_complete:
@@ -276,3 +279,13 @@ class RunFolder(Recorder):
         finally:
             for number, handler in heeded.items():
                 signal.signal(number, handler or signal.SIG_DFL)
+
+
+def _difference(before: str, now: str) -> str:
+    """Lines of two configs that are not in the other, as part of a sentence; empty if none is."""
+    texts = before.splitlines(), now.splitlines()
+    had, given = (
+        ", ".join([line.strip() for line in one if line not in other][:MOST_LINES]) or "nothing"
+        for one, other in (texts, texts[::-1])
+    )
+    return "" if had == given else f": it has {had}, and was given {given}"

@@ -1,14 +1,17 @@
 """One trial: what is scored, when, and that scoring leaves no trace."""
 
+import math
+
 import pytest
 import torch
 
 from aspect.config import make_config
 from aspect.data.splits import make_splits
 from aspect.data.synthetic import mixed_graph
-from aspect.errors import GraphError, TrainingError
+from aspect.errors import RunError, TrainingError
 from aspect.estimator import Embedder
 from aspect.evaluation.linear_probe import NeutralProbe, linear_probe, validation_scores
+from aspect.experiment import trial as trial_module
 from aspect.experiment.trial import (
     Problem,
     RungRecorder,
@@ -209,5 +212,15 @@ def test_a_look_on_the_way_is_calibrated(problem, search, monkeypatch):
 
 def test_a_graph_that_changed_since_is_refused(search):
     other = search.model_copy(update={"graph_sha256": "0" * 64})
-    with pytest.raises(GraphError, match=r"changed during the search.*Got"):
+    with pytest.raises(RunError, match=r"changed since the command began.*Got"):
         load_problem(other.model_dump_json(), None)
+    other = search.model_copy(update={"source_sha256": "0" * 64})
+    with pytest.raises(RunError, match=r"source of aspect changed since the command began"):
+        load_problem(other.model_dump_json(), None)
+
+
+def test_a_score_that_is_no_number_fails_the_trial(problem, search, monkeypatch):
+    """Optuna takes none: the search ended, and ended again whenever it was gone on with."""
+    monkeypatch.setattr(trial_module, "validation_scores", lambda *_, **__: (50.0, math.nan))
+    with pytest.raises(TrainingError, match=r"score on validation nodes is not a number"):
+        score_settings(problem, search, search.settings, lambda *_: None)

@@ -36,11 +36,13 @@ def test_the_table_of_the_lab_book_is_what_the_results_say(capsys):
     assert capsys.readouterr().out in (script.ROOT / "docs" / "lab_book.md").read_text()
 
 
-def test_other_variants_of_the_file_are_kept(tmp_path, monkeypatch):
+def test_other_variants_of_the_file_are_kept(tmp_path, monkeypatch, capsys):
     path = tmp_path / "variants.csv"
     header = "method,graph,variant,epoch,validation\n"
     path.write_text(header + "aspect,texas,width=8,200,70.0\naspect,texas,defaults,200,1.0\n")
     monkeypatch.setattr(script, "scores_of", _score)
+    script.main(["--tables", "--out", str(path), "--method", "grace"])
+    assert "70.0" not in capsys.readouterr().out  # which is of another method
     script.main(["--graph", "texas", "--workers", "1", "--out", str(path), "width=16"])
     found = script.table(pd.read_csv(path)).texas.to_dict()
     assert found == {"defaults": 50.0, "width=16": 50.0, "width=8": 70.0}
