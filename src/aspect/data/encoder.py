@@ -116,7 +116,9 @@ class Column(Config):
 
     def _encode_text(self, texts: NDArray[Any]) -> NDArray[np.float32]:
         if self.encoding == "one-hot":
-            return (texts[:, None] == np.array(self.values, dtype=object)).astype(FLOAT32)
+            values = np.array(self.values, dtype=object)
+            one_hot: NDArray[np.float32] = (texts[:, None] == values).astype(FLOAT32)
+            return one_hot
         if self.encoding == "words":
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -140,13 +142,6 @@ class Column(Config):
         ]
         return replace(column, values=np.array(cells, dtype=object))
 
-    def unseen(self, column: ParsedColumn) -> list[str]:
-        """Values that it did not have in training."""
-        if self.encoding != "one-hot":
-            return []
-        known = {*self.values, None}
-        return [value for value in dict.fromkeys(column.values.tolist()) if value not in known]
-
     @property
     def title(self) -> str:
         """What is done with it, in words."""
@@ -158,14 +153,6 @@ class Column(Config):
             "hashed": f"hashed into {self.width} features",
             "words": f"words hashed into {self.width} features",
         }[self.encoding]
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedTable:
-    """The features of a node table."""
-
-    features: NDArray[np.float32]  # [nodes, features]
-    notices: list[str]
 
 
 class FeatureEncoder(Config):
@@ -220,13 +207,16 @@ class FeatureEncoder(Config):
 
     def encode(
         self, columns: Mapping[str, ParsedColumn], impute: Impute | None = None
-    ) -> EncodedTable:
-        """The features of these columns, with what to know of them."""
+    ) -> tuple[NDArray[np.float32], list[str]]:
+        """The features [nodes, features] of these columns, and notices."""
         blocks, notices = [], []
         for column in self.columns:
             given = column.respelled(columns[column.name])
-            unseen = column.unseen(given)
-            are_numbers = bool(unseen) and all(map(_is_number, {*given.values} - {None}))
+            values = [] if column.encoding != "one-hot" else dict.fromkeys(given.values.tolist())
+            unseen = [value for value in values if value not in (*column.values, None)]
+            are_numbers = bool(unseen) and all(
+                value is None or _is_number(value) for value in values
+            )
             if are_numbers and not any(map(_is_number, column.values)):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
@@ -244,7 +234,7 @@ class FeatureEncoder(Config):
             features = _row_normalised(features)
         elif bag.any():
             features[:, bag] = _row_normalised(features[:, bag]) * FLOAT32(self.bag_scale)
-        return EncodedTable(features, notices)
+        return features, notices
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, from which `model_validate` makes an equal one."""
@@ -394,7 +384,7 @@ def _is_bag(column: Column) -> NDArray[np.bool_]:
 def _bag_scale(encoder: FeatureEncoder, columns: Sequence[ParsedColumn]) -> float:
     """The bag of words counts as much as all other columns together."""
     named = {column.name: column for column in columns}
-    features = encoder.encode(named, encoder.impute or "mean").features
+    features, _ = encoder.encode(named, encoder.impute or "mean")
     is_bag = np.concatenate([_is_bag(column) for column in encoder.columns])
     words, others = (np.square(features[:, part]).sum() for part in (is_bag, ~is_bag))
     return float(np.sqrt(others / words)) if words > 0 and others > 0 else 1.0

@@ -217,7 +217,7 @@ def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN4
 
 def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: ANN401
     """Where a matrix is not zero, and its values there; a stored zero is no edge."""
-    if scipy.sparse.issparse(matrix):
+    if bool(scipy.sparse.issparse(matrix)):
         coo = scipy.sparse.coo_array(matrix, copy=True)
         coo.sum_duplicates()  # as every other format of SciPy, and torch, understand them
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
