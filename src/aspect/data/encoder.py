@@ -339,7 +339,7 @@ def encoding_of(
 
 def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list[Column]:
     """The same with mean and std of those that are standardised; a constant has std one."""
-    standard = {column.name for column in fitted if column.encoding == "standard"}
+    standard = dict.fromkeys(column.name for column in fitted if column.encoding == "standard")
     if not standard:
         return list(fitted)
     from sklearn.preprocessing import StandardScaler
@@ -350,28 +350,21 @@ def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list
         if column.name in standard
     ]
     scaler = StandardScaler().fit(np.column_stack(known))
-    measured = zip(scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
-    return [
-        column.model_copy(update=dict(zip(("mean", "scale"), next(measured), strict=True)))
-        if column.name in standard
-        else column
-        for column in fitted
-    ]
+    means = dict(zip(standard, scaler.mean_.tolist(), strict=True))
+    scales = dict(zip(standard, scaler.scale_.tolist(), strict=True))
+    update = {name: {"mean": means[name], "scale": scales[name]} for name in standard}
+    return [column.model_copy(update=update.get(column.name)) for column in fitted]
 
 
 def _bag_of_words(columns: Sequence[ParsedColumn]) -> set[str]:
     """Counts of many things that are mostly zero: a row says which, not how much."""
-    words = {
-        column.name
-        for column in columns
-        if column.kind == "number" and _is_word(column.values[~column.missing])
-    }
+    words = set()
+    for column in columns:
+        known = column.values[~column.missing]
+        if column.kind == "number" and (known >= 0).all():
+            is_mostly_zero = (known == 0).sum() >= BAG_ZEROS * max(len(known), 1)
+            words |= {column.name} if is_mostly_zero else set()
     return words if len(words) >= BAG_COLUMNS else set()
-
-
-def _is_word(values: NDArray[np.float64]) -> bool:
-    zeros = int((values == 0).sum())
-    return bool((values >= 0).all()) and zeros >= BAG_ZEROS * max(len(values), 1)
 
 
 def _is_bag(column: Column) -> NDArray[np.bool_]:
