@@ -23,6 +23,7 @@ from aspect.config import (
     to_yaml,
 )
 from aspect.errors import FileError, SettingsError
+from aspect.methods.aspect import AspectConfig
 from aspect.methods.bgrl import BGRLConfig
 
 
@@ -143,6 +144,10 @@ def test_a_value_of_the_wrong_type_is_one_sentence(value):
         ("1e", "1e"),
         ("e5", "e5"),
         ("infinity", "infinity"),
+        ("-12", -12),
+        ("010", "010"),
+        ("1:30", "1:30"),
+        ("0x10", "0x10"),
     ],
 )
 def test_overrides_are_read_as_yaml(text, value):
@@ -271,6 +276,13 @@ def test_bombs_of_yaml_are_refused_at_once(tmp_path, text, words):
     with pytest.raises((SettingsError, FileError), match=words):
         load_yaml(path)
     assert time.monotonic() - started < 10
+
+
+def test_a_number_with_leading_zeros_is_that_number():
+    """YAML 1.1 takes it for an octal one: 010 was 8."""
+    given = parse_overrides(["epochs=010", "dropout=00.5"])
+    config = make_config(AspectConfig, given, "aspect")
+    assert (config.epochs, config.dropout) == (10, 0.5)
 
 
 def test_a_bomb_in_an_override_is_refused():

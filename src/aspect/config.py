@@ -34,7 +34,8 @@ MOST_BYTES = 2**20  # of a settings file
 MOST_VALUES, MOST_LEVELS = 20_000, 50  # in it
 MOST_LETTERS = 200  # of a value that a sentence quotes
 
-FLOAT, TIMESTAMP = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
+FLOAT, INTEGER, TIMESTAMP = (f"tag:yaml.org,2002:{kind}" for kind in ("float", "int", "timestamp"))
+DECIMAL = r"^[-+]?(0|[1-9][0-9]*)$"  # to YAML 1.1, 010 is eight and 1:30 is ninety
 EXPONENT_NUMBER = r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"
 
 
@@ -244,10 +245,11 @@ _Dumper.add_representer(str, _represent_text)
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [resolver for resolver in resolvers if resolver[0] != TIMESTAMP]
+    first: [resolver for resolver in resolvers if resolver[0] not in (INTEGER, TIMESTAMP)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 # YAML 1.1 asks for a point and for a sign of the exponent, as in 1.0e+3; YAML 1.2 and we do not.
+_Loader.add_implicit_resolver(INTEGER, re.compile(DECIMAL), list("-+0123456789"))
 for _side in (_Loader, _Dumper):
     _side.add_implicit_resolver(FLOAT, re.compile(EXPONENT_NUMBER), list("-+.0123456789"))
 

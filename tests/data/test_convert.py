@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import networkx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -284,7 +285,7 @@ def test_networkx():
     assert (labelled.num_classes, labelled.graph.num_edges) == (0, 1)
 
 
-def test_own_forms_pass_through():
+def test_own_forms_pass_through(tmp_path):
     graph = Graph.build(X, PAIRS)
     labelled = as_labelled(graph)
     assert as_graph(graph) is graph
@@ -293,6 +294,11 @@ def test_own_forms_pass_through():
     assert labelled.labels.tolist() == [-1, -1, -1]
     with pytest.raises(GraphError, match="directed: 2 edges lack their reverse"):
         as_labelled(Data(x=X, edge_index=PAIRS), directed_is_error=True)
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    for source in (tmp_path / "edges.csv", pd.read_csv(tmp_path / "edges.csv")):
+        for read in (as_graph, as_labelled):
+            with pytest.raises(GraphError, match="directed: 2 edges lack their reverse"):
+                read(source, directed_is_error=True)
 
 
 # Parts of a file, checked alike

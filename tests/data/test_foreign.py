@@ -399,6 +399,8 @@ def test_an_index_that_pandas_made_is_not_taken_for_ids_in_silence():
         graph = as_graph((edge_frame(), meant))
         assert graph.ids == ("3", "1", "2", "0")
         assert told not in graph.notices
+    kept = frame.rename(columns={"user": "__index_level_0__"})  # as Parquet keeps an index
+    assert as_graph((edge_frame(), kept)).ids == ("3", "1", "2", "0")
 
 
 def test_rows_of_a_node_frame_go_to_the_nodes_that_they_name():

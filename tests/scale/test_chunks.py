@@ -45,7 +45,7 @@ def test_pieces_are_encoded_as_the_whole(mixed, scaling, impute):
         column.encoding for column in expected.columns
     ]
     features = np.vstack([encode_piece(piece, fitted) for piece in pieces(mixed, 7)])
-    whole = expected.encode({column.name: column for column in parsed}).features
+    whole = expected.encode({column.name: column for column in parsed})[0]
     np.testing.assert_allclose(features, whole, rtol=1e-5, atol=1e-5)
 
 
@@ -58,7 +58,7 @@ def test_a_bag_of_words():
     fitted = fit_pieces(pieces(words), words.names, scaling=None, impute=None)
     np.testing.assert_allclose(
         encode_piece(words, fitted),
-        expected.encode({column.name: column for column in parsed}).features,
+        expected.encode({column.name: column for column in parsed})[0],
         rtol=1e-6,
     )
     beside = table(**counts, age=drawn.normal(size=100))

@@ -69,10 +69,9 @@ def as_graph(
         return source
     if isinstance(source, LabelledGraph):
         return source.graph
-    read = _read(source, encoder)
-    if read is not None:
-        return read.graph
-    return _built(parts_of(source), _reading(directed_is_error), encoder)
+    reading = Reading(directed="error" if directed_is_error else "symmetrise")
+    read = _read(source, reading, encoder)
+    return _built(parts_of(source), reading, encoder) if read is None else read.graph
 
 
 def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledGraph:
@@ -81,10 +80,9 @@ def as_labelled(source: object, *, directed_is_error: bool = False) -> LabelledG
         return source
     if isinstance(source, Graph):
         return unlabelled(source)
-    read = _read(source)
-    if read is not None:
-        return read
-    return labelled_of(parts_of(source), _reading(directed_is_error))
+    reading = Reading(directed="error" if directed_is_error else "symmetrise")
+    read = _read(source, reading)
+    return labelled_of(parts_of(source), reading) if read is None else read
 
 
 def labelled_of(parts: Parts, reading: Reading = NO_READING) -> LabelledGraph:
@@ -158,11 +156,13 @@ def node_numbers(rows: Any, graph: Graph) -> NDArray[np.int64]:  # noqa: ANN401 
     return np.array([number[name] for name in names], dtype=np.int64)
 
 
-def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGraph | None:
+def _read(
+    source: object, reading: Reading, encoder: FeatureEncoder | None = None
+) -> LabelledGraph | None:
     """A graph in files or in frames, which have readers of their own; None for all others."""
     first, second = source if isinstance(source, tuple) and len(source) == PAIR else (source, None)
     if is_path(first) and (second is None or is_path(second)):
-        reading = Reading(nodes=None if second is None else os.fspath(second))
+        reading = reading.model_copy(update={"nodes": second and os.fspath(second)})
         return GraphSource.named(os.fspath(first), reading).read(encoder=encoder)
     if is_path(first) or not (second is None or is_frame(second)):
         return None
@@ -177,17 +177,13 @@ def _read(source: object, encoder: FeatureEncoder | None = None) -> LabelledGrap
     else:
         return None
     nodes = None if second is None else table_of(second, "the node frame", index="id")
-    read = read_tables(edges, encoder=encoder, nodes=nodes)
+    read = read_tables(edges, reading, encoder, nodes)
     if lacking := set(ids).difference(read.graph.ids or ()):  # without edges, which name others
         raise GraphError(
             "The node frame must have a row for every node of the graph. "
             f"It lacks {shown(sorted(lacking), repr)}."
         )
     return read
-
-
-def _reading(directed_is_error: bool) -> Reading:
-    return Reading(directed="error" if directed_is_error else "symmetrise")
 
 
 def _built(parts: Parts, reading: Reading, encoder: FeatureEncoder | None = None) -> Graph:

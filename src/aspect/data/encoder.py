@@ -116,7 +116,9 @@ class Column(Config):
 
     def _encode_text(self, texts: NDArray[Any]) -> NDArray[np.float32]:
         if self.encoding == "one-hot":
-            return (texts[:, None] == np.array(self.values, dtype=object)).astype(FLOAT32)
+            values = np.array(self.values, dtype=object)
+            one_hot: NDArray[np.float32] = (texts[:, None] == values).astype(FLOAT32)
+            return one_hot
         if self.encoding == "words":
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -140,13 +142,6 @@ class Column(Config):
         ]
         return replace(column, values=np.array(cells, dtype=object))
 
-    def unseen(self, column: ParsedColumn) -> list[str]:
-        """Values that it did not have in training."""
-        if self.encoding != "one-hot":
-            return []
-        known = {*self.values, None}
-        return [value for value in dict.fromkeys(column.values.tolist()) if value not in known]
-
     @property
     def title(self) -> str:
         """What is done with it, in words."""
@@ -158,14 +153,6 @@ class Column(Config):
             "hashed": f"hashed into {self.width} features",
             "words": f"words hashed into {self.width} features",
         }[self.encoding]
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedTable:
-    """The features of a node table."""
-
-    features: NDArray[np.float32]  # [nodes, features]
-    notices: list[str]
 
 
 class FeatureEncoder(Config):
@@ -220,13 +207,16 @@ class FeatureEncoder(Config):
 
     def encode(
         self, columns: Mapping[str, ParsedColumn], impute: Impute | None = None
-    ) -> EncodedTable:
-        """The features of these columns, with what to know of them."""
+    ) -> tuple[NDArray[np.float32], list[str]]:
+        """The features [nodes, features] of these columns, and notices."""
         blocks, notices = [], []
         for column in self.columns:
             given = column.respelled(columns[column.name])
-            unseen = column.unseen(given)
-            are_numbers = bool(unseen) and all(map(_is_number, {*given.values} - {None}))
+            values = [] if column.encoding != "one-hot" else dict.fromkeys(given.values.tolist())
+            unseen = [value for value in values if value not in (*column.values, None)]
+            are_numbers = bool(unseen) and all(
+                value is None or _is_number(value) for value in values
+            )
             if are_numbers and not any(map(_is_number, column.values)):
                 raise GraphError(
                     f"Column {column.name!r} must hold values as in the training, such as "
@@ -244,7 +234,7 @@ class FeatureEncoder(Config):
             features = _row_normalised(features)
         elif bag.any():
             features[:, bag] = _row_normalised(features[:, bag]) * FLOAT32(self.bag_scale)
-        return EncodedTable(features, notices)
+        return features, notices
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, from which `model_validate` makes an equal one."""
@@ -349,7 +339,7 @@ def encoding_of(
 
 def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list[Column]:
     """The same with mean and std of those that are standardised; a constant has std one."""
-    standard = {column.name for column in fitted if column.encoding == "standard"}
+    standard = dict.fromkeys(column.name for column in fitted if column.encoding == "standard")
     if not standard:
         return list(fitted)
     from sklearn.preprocessing import StandardScaler
@@ -360,28 +350,21 @@ def _measured(fitted: Sequence[Column], columns: Sequence[ParsedColumn]) -> list
         if column.name in standard
     ]
     scaler = StandardScaler().fit(np.column_stack(known))
-    measured = zip(scaler.mean_.tolist(), scaler.scale_.tolist(), strict=True)
-    return [
-        column.model_copy(update=dict(zip(("mean", "scale"), next(measured), strict=True)))
-        if column.name in standard
-        else column
-        for column in fitted
-    ]
+    means = dict(zip(standard, scaler.mean_.tolist(), strict=True))
+    scales = dict(zip(standard, scaler.scale_.tolist(), strict=True))
+    update = {name: {"mean": means[name], "scale": scales[name]} for name in standard}
+    return [column.model_copy(update=update.get(column.name)) for column in fitted]
 
 
 def _bag_of_words(columns: Sequence[ParsedColumn]) -> set[str]:
     """Counts of many things that are mostly zero: a row says which, not how much."""
-    words = {
-        column.name
-        for column in columns
-        if column.kind == "number" and _is_word(column.values[~column.missing])
-    }
+    words = set()
+    for column in columns:
+        known = column.values[~column.missing]
+        if column.kind == "number" and (known >= 0).all():
+            is_mostly_zero = (known == 0).sum() >= BAG_ZEROS * max(len(known), 1)
+            words |= {column.name} if is_mostly_zero else set()
     return words if len(words) >= BAG_COLUMNS else set()
-
-
-def _is_word(values: NDArray[np.float64]) -> bool:
-    zeros = int((values == 0).sum())
-    return bool((values >= 0).all()) and zeros >= BAG_ZEROS * max(len(values), 1)
 
 
 def _is_bag(column: Column) -> NDArray[np.bool_]:
@@ -394,7 +377,7 @@ def _is_bag(column: Column) -> NDArray[np.bool_]:
 def _bag_scale(encoder: FeatureEncoder, columns: Sequence[ParsedColumn]) -> float:
     """The bag of words counts as much as all other columns together."""
     named = {column.name: column for column in columns}
-    features = encoder.encode(named, encoder.impute or "mean").features
+    features, _ = encoder.encode(named, encoder.impute or "mean")
     is_bag = np.concatenate([_is_bag(column) for column in encoder.columns])
     words, others = (np.square(features[:, part]).sum() for part in (is_bag, ~is_bag))
     return float(np.sqrt(others / words)) if words > 0 and others > 0 else 1.0

@@ -126,8 +126,10 @@ def _of_pair(source: tuple[Any, ...]) -> Parts:
         parts = _of_matrix(edges, matrix.shape[0])
     else:
         parts = parts_of(edges)
-        if isinstance(edges, list) and parts.integer_ids:
-            parts = _with_row_numbers(parts, matrix.shape[0])
+        if isinstance(edges, list) and parts.integer_ids:  # they are numbers of rows
+            numbers = torch.tensor([int(node) for node in parts.ids or ()])
+            count = max(matrix.shape[0], int(numbers.max()) + 1)
+            parts = Parts(numbers[parts.edge_index], count, notices=parts.notices)
     if parts.num_nodes != matrix.shape[0]:
         raise GraphError(
             f"There must be one row of features per node. Got {matrix.shape[0]} rows for "
@@ -153,13 +155,6 @@ def _matrix_of(frame: Any, ids: Any, label: Any) -> Tensor:  # noqa: ANN401 - of
     # One by one: a joint type would hide which integers float32 cannot tell apart.
     columns = (dense(as_features(np.asarray(frame[name])[:, None])) for name in others)
     return torch.cat([torch.empty(len(frame), 0), *columns], dim=1)
-
-
-def _with_row_numbers(parts: Parts, num_rows: int) -> Parts:
-    """Integers of a list of pairs, which are numbers of rows beside a matrix."""
-    numbers = torch.tensor([int(node) for node in parts.ids or ()])
-    count = max(num_rows, int(numbers.max()) + 1)
-    return Parts(numbers[parts.edge_index], count, notices=parts.notices)
 
 
 def edge_table_of(source: Any) -> tuple[TableFile, Sequence[str]] | None:  # noqa: ANN401
@@ -217,7 +212,7 @@ def _of_matrix(matrix: Any, num_rows: int | None = None) -> Parts:  # noqa: ANN4
 
 def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: ANN401
     """Where a matrix is not zero, and its values there; a stored zero is no edge."""
-    if scipy.sparse.issparse(matrix):
+    if bool(scipy.sparse.issparse(matrix)):
         coo = scipy.sparse.coo_array(matrix, copy=True)
         coo.sum_duplicates()  # as every other format of SciPy, and torch, understand them
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))

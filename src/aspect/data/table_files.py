@@ -166,7 +166,8 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
                     f"{index!r} with the ids."
                 )
             is_default = type(frame.index).__name__ == "RangeIndex" and frame.index.name is None
-            frame = frame.rename_axis(PARQUET_INDEX if is_default else index).reset_index()
+            if not (is_default and PARQUET_INDEX in frame):
+                frame = frame.rename_axis(PARQUET_INDEX if is_default else index).reset_index()
         _check_names(list(frame.columns), called)
         try:
             table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()

@@ -229,13 +229,14 @@ def _with_features(
             )
         graph = replace(graph, notices=(*graph.notices, *told))
         return with_made_features(graph, ": --features chooses others", trained, reading.features)
-    encoded = encoder.encode({column.name: column for column in table.columns}, reading.impute)
-    dominant = [] if trained else encoder.dominant(encoded.features)
+    columns = {column.name: column for column in table.columns}
+    features, notices = encoder.encode(columns, reading.impute)
+    dominant = [] if trained else encoder.dominant(features)
     return graph.with_features(
-        torch.from_numpy(encoded.features),
+        torch.from_numpy(features),
         encoder.feature_names,
         encoder=encoder,
-        notices=[*told, *dominant, *encoded.notices],
+        notices=[*told, *dominant, *notices],
     )
 
 
@@ -660,9 +661,10 @@ def extend_graph(
     features = torch.zeros(len(table.ids), graph.num_features)
     notices = [*result.notices, *told]
     if encoder.columns:
-        encoded = encoder.encode({one.name: one for one in table.columns}, reading.impute)
-        features = torch.from_numpy(encoded.features)
-        notices = [*notices, *encoded.notices]
+        encoded, of_columns = encoder.encode(
+            {one.name: one for one in table.columns}, reading.impute
+        )
+        features, notices = torch.from_numpy(encoded), [*notices, *of_columns]
     both = (graph.edge_index, graph.weights), (pairs, weights)
     parts = Parts(
         torch.cat([graph.edge_index.cpu(), pairs], dim=1),

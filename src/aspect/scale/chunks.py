@@ -244,4 +244,4 @@ def encode_piece(piece: TableFile, encoder: FeatureEncoder) -> NDArray[np.float3
     parsed = {
         column.name: parse_column(piece, column.name, column.kind) for column in encoder.columns
     }
-    return encoder.encode(parsed).features
+    return encoder.encode(parsed)[0]
