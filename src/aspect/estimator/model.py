@@ -285,9 +285,10 @@ class GraphModel:
 
     def _measured_scaling(self) -> Scaling | None:
         """Measured when it is first needed, by the pass that embeds the training graph."""
-        if self._unmeasured is not None:
-            graph, self._unmeasured = self._unmeasured, None
+        graph = self._unmeasured
+        if graph is not None:
             self._scaling = Scaling.of(self._output(graph).embedding)
+            self._unmeasured = None  # last: an interrupt, or another thread, may come before
         return self._scaling
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -337,8 +338,9 @@ class GraphModel:
 
     def _to_train_on(self, given: Graph) -> Graph:
         """The graph as the method is to learn from it; found once before the first training."""
-        if not self.is_fitted and given in self._copies:
-            return self._copies[given] or given
+        copies = self._copies
+        if not self.is_fitted and given in copies:
+            return copies[given] or given
         seen = self._pruned(self._placed(given))
         if not self.is_fitted:
             self._keep_copy(given, seen)
@@ -423,16 +425,16 @@ class GraphModel:
         versions = [tensor._version for tensor in self.method.state_dict().values()]
         kept = self._outputs.get(given)
         if kept is None or kept[0] != versions:
-            self._outputs.clear()
-            kept = self._outputs[given] = (versions, output_of(self.method.eval(), seen))
+            kept = (versions, output_of(self.method.eval(), seen))
+            self._outputs = WeakKeyDictionary({given: kept})
         return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
         """The graph as the fitted method reads it: pruned, with columns as in training."""
         given = self._converted(graph)
-        if given in self._copies:
-            copy = self._copies[given]
-            return given if copy is None else copy
+        copies = self._copies
+        if given in copies:
+            return copies[given] or given
         fitted = self.method
         seen = self._pruned(self._with_known_columns(self._placed(given)))
         if seen.num_features != self._num_features:
@@ -459,9 +461,9 @@ class GraphModel:
         )
 
     def _keep_copy(self, given: Graph, seen: Graph) -> None:
-        self._copies.clear()
-        self._outputs.clear()
-        self._copies[given] = None if seen is given else seen
+        # Replaced, not emptied: another thread may be reading the ones before.
+        self._copies = WeakKeyDictionary({given: None if seen is given else seen})
+        self._outputs = WeakKeyDictionary()
 
     def _with_known_columns(self, graph: Graph) -> Graph:
         """The columns as in training, by their names where both sides have them."""
