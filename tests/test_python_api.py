@@ -14,6 +14,7 @@ import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -155,6 +156,25 @@ def test_transform_is_embed_as_an_array(labelled, fitted):
     assert np.array_equal(Aspect(**SMALL).fit_transform(labelled, labelled.labels), z)
     assert list(fitted.get_feature_names_out()) == [f"z{k}" for k in range(z.shape[1])]
     assert clone(fitted).set_output(transform="pandas").fit_transform(labelled).shape == z.shape
+
+
+def test_scikit_learns_own_setting_decides_the_output_unless_the_model_does(named):
+    graph, table, _ = named
+    model = Aspect(**SMALL, graph=graph).fit()
+    with sklearn.config_context(transform_output="pandas"):
+        assert list(model.transform(table).index) == list(table.index)
+        assert isinstance(clone(model).set_output(transform="default").fit_transform(), np.ndarray)
+    assert isinstance(model.transform(table), np.ndarray)
+
+
+def test_a_table_is_encoded_anew_by_every_fit_transform():
+    numbers = np.random.default_rng(0)
+    edges = pd.DataFrame(numbers.integers(0, 12, (40, 2)), columns=["source", "target"])
+    first, second = (pd.DataFrame(numbers.normal(k, 1 + k, (12, 2))) for k in (0, 50))
+    model = Aspect(**SMALL)
+    model.fit_transform((edges, first.set_axis(["a", "b"], axis=1)))
+    other = (edges, second.set_axis(["a", "c"], axis=1))
+    assert np.array_equal(model.fit_transform(other), Aspect(**SMALL).fit(other).transform(other))
 
 
 def test_rows_of_a_node_table_are_embedded_by_their_ids(named):

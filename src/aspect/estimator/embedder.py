@@ -133,11 +133,13 @@ class Embedder(GraphModel):
                 They name nodes by a column `id`, `node` or `node_id`, else by the index of a pandas
                 frame, or as an array of ids; None stands for all nodes.
         """
+        from sklearn import get_config
+
         given = self._graph_of(graph)
         rows: NDArray[np.int64] | slice = slice(None)
         if self.graph is not None and graph is not None:
             rows = node_numbers(graph, given)
-        if self._container == "pandas":
+        if (self._container or get_config()["transform_output"]) == "pandas":
             frame = self.embed(given, as_frame=True).iloc[rows]
             # As scikit-learn's own transformers: rows keep the names that they came with.
             return frame if isinstance(rows, slice) else frame.set_axis(_index_of(graph, frame))
@@ -149,7 +151,8 @@ class Embedder(GraphModel):
         y: object = None,
     ) -> NDArray[np.float32] | pd.DataFrame:
         """Train and embed: `fit`, then `transform`."""
-        graph = self._graph_of(graph) if self.graph is None else graph  # converted once
+        if self.graph is None:
+            graph = self._graph_of(graph, is_new=True)  # converted once
         return self.fit(graph, y).transform(graph)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
@@ -175,7 +178,10 @@ class Embedder(GraphModel):
         return made.set_output(transform=self._container)
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """What `transform` returns: `default` (an array) or `pandas`; None changes nothing."""
+        """What `transform` returns: `default` (an array) or `pandas`; None changes nothing.
+
+        Without it scikit-learn's own `transform_output` decides.
+        """
         if transform not in (None, "default", "pandas"):
             raise SettingsError(f"The output must be default or pandas. Got {transform!r}.")
         self._container = transform or self._container

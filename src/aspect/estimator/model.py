@@ -120,7 +120,7 @@ class GraphModel:
             "scale": scale,
         }
         self._settings = settings
-        self._container = "default"  # of what `transform` returns
+        self._container: str | None = None  # of `transform`; None: as scikit-learn says
         self._method: Method | None = None
         self._num_features = 0
         self._feature_names: tuple[str, ...] | None = None
