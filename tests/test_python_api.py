@@ -102,11 +102,22 @@ def test_unknown_keywords_offer_the_nearest():
 def test_params_are_the_arguments():
     model = Aspect(epochs=3, stable=True, seed=4)
     params = model.get_params()
-    assert set(params) == set(inspect.signature(Aspect).parameters)
+    # Whether rows are normalised is left open: a table decides it otherwise than an array.
+    assert set(params) == set(inspect.signature(Aspect).parameters) - {"row_normalise"}
     assert (params["epochs"], params["stable"], params["seed"]) == (3, True, 4)
     assert (params["device"], params["graph"], params["width"]) == (None, None, 512)
     assert Embedder("grace", epochs=3).get_params()["method"] == "grace"
     assert Embedder(**Embedder("grace", epochs=3).get_params()).config.epochs == 3
+
+
+def test_one_made_of_the_params_is_suited_to_a_table_as_its_model_is():
+    numbers = np.random.default_rng(0)
+    edges = pd.DataFrame(numbers.integers(0, 12, (40, 2)), columns=["source", "target"])
+    table = pd.DataFrame(numbers.normal(size=(12, 1)), columns=["age"])
+    model = Aspect(**SMALL)
+    same = Aspect(**model.get_params())
+    assert np.array_equal(same.fit_transform((edges, table)), model.fit_transform((edges, table)))
+    assert Aspect(**SMALL, row_normalise=True).get_params()["row_normalise"] is True
 
 
 def test_set_params_forgets_what_was_fitted(labelled):

@@ -18,8 +18,8 @@ from aspect.data.encoder import FeatureEncoder
 from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
-from aspect.errors import AspectError, CheckpointError, SettingsError, UnknownNameError
-from aspect.estimator.model import GraphModel, choose_device, column_names
+from aspect.errors import AspectError, CheckpointError, SettingsError, UnknownNameError, warn
+from aspect.estimator.model import GraphModel, choose_device, column_names, settings_for
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Scaling
@@ -156,8 +156,13 @@ class Embedder(GraphModel):
         return self.fit(graph, y).transform(graph)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
-        """All arguments of the constructor, those that were left out with their defaults."""
-        fields = self.registration.config.model_fields
+        """All arguments of the constructor, those that were left out with their defaults.
+
+        A setting that was left out and that a table decides (`row_normalise`) is left out here too.
+        """
+        config = self.registration.config
+        decided = settings_for(config, is_encoded=True)
+        fields = {name: field for name, field in config.model_fields.items() if name not in decided}
         defaults = {name: default_of(field) for name, field in fields.items()}
         return {**self._arguments, "graph": self.graph, **defaults, **self._settings}
 
