@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
+from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
 import aspect
@@ -29,6 +30,7 @@ from aspect import Aspect, Embedder, GraphWarning, mixed_graph
 from aspect.data.graph import Graph
 from aspect.errors import AspectError, GraphError, SettingsError
 from aspect.methods.registry import find_method, method_names
+from aspect.nn.normalisation import Scaling
 from scripts import load_script
 
 SMALL = {"epochs": 2, "width": 8, "order": 2, "gate_width": 8, "device": "cpu"}
@@ -242,6 +244,34 @@ def test_every_method_can_be_pickled(labelled, name):
     copy = pickled(model)
     assert torch.equal(copy.embed(labelled), z)
     assert repr(copy) == repr(model)
+
+
+def test_a_pickle_holds_tensors_of_the_cpu_alone(labelled, monkeypatch):
+    moved, cpu = [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self) or cpu(self))
+    model = Aspect(**SMALL).fit(labelled)
+    held = [leaf for leaf in tree_leaves(model.__getstate__()) if isinstance(leaf, torch.Tensor)]
+    assert len(held) == len(model.method.state_dict()) + 3  # and the scaling
+    assert {id(tensor) for tensor in held} <= {id(tensor) for tensor in moved}
+    assert not any(isinstance(value, Scaling) for value in model.__getstate__().values())
+
+
+def test_a_pickle_of_a_gpu_is_read_where_there_is_none(labelled, monkeypatch):
+    model = Aspect(**SMALL).fit(labelled)
+    z = model.embed(labelled)
+    for asked in (None, "cuda"):
+        model._arguments["device"], model.device = asked, torch.device("cuda")
+        state = model.__getstate__()
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        copy = Aspect.__new__(Aspect)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            copy.__setstate__(state)
+        assert [str(one.message) for one in told] == (
+            ["Device 'cuda' is not there: the model is on cpu."] * bool(asked)
+        )
+        assert (copy.device.type, copy.get_params()["device"]) == ("cpu", None)
+        assert torch.equal(copy.embed(labelled), z)
 
 
 def test_one_with_a_graph_can_be_pickled_and_copied(labelled):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from torch import Tensor
 
 from aspect import __version__
 from aspect.config import default_of, meaning_of
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
-CACHES = ("_copies", "_outputs", "_read", "_unmeasured")  # which a pickle leaves out
+# What a pickle leaves out: tensors stand for the first three, and the rest are caches.
+UNPICKLED = ("_method", "_projection", "_scaling", "_unmeasured", "_read", "_copies", "_outputs")
 
 
 class Embedder(GraphModel):
@@ -218,19 +220,45 @@ class Embedder(GraphModel):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickles, as joblib's workers need: weights in place of the module and its caches."""
-        self._measured_scaling()
-        state = {name: value for name, value in vars(self).items() if name not in CACHES}
-        state["_method"] = None if self._method is None else self._method.state_dict()
-        return state
+        """For pickles, as joblib's workers need: tensors in place of the module and its caches."""
+        state = {name: value for name, value in vars(self).items() if name not in UNPICKLED}
+        return {**state, "tensors": self._tensors() if self.is_fitted else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        weights = state.pop("_method")
-        vars(self).update(state, _method=None, _read=None, _unmeasured=None)
+        tensors = state.pop("tensors")
+        vars(self).update(state, **dict.fromkeys(UNPICKLED))
         self._forget_outputs()
-        if weights is not None:
-            self._method = self.untrained(self._columns)
-            self._method.load_state_dict(weights)
+        device = self._arguments["device"]
+        try:
+            self.device = choose_device(device)
+        except SettingsError:
+            self._arguments, self.device = {**self._arguments, "device": None}, choose_device(None)
+            warn(f"Device {device!r} is not there: the model is on {self.device}.", UserWarning)
+        if tensors is not None:
+            self._restore(tensors)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """What a file or a pickle holds of a fitted model, on the CPU."""
+        tensors = dict(self.method.state_dict())
+        if self._projection is not None:
+            tensors[PROJECTION] = self._projection
+        if (scaling := self._measured_scaling()) is not None:
+            tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
+        return {name: tensor.cpu() for name, tensor in tensors.items()}
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        """Become the fitted model again whose tensors they are."""
+        tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        self._projection = tensors.pop(PROJECTION, None)
+        scaling = {
+            name.removeprefix(SCALING): tensors.pop(name)
+            for name in list(tensors)
+            if name.startswith(SCALING)
+        }
+        method = self.untrained(self._columns)
+        method.load_state_dict(tensors)
+        self._scaling = Scaling(**scaling) if scaling else None
+        self._method = method
 
     # Files
 
@@ -250,12 +278,7 @@ class Embedder(GraphModel):
         }
         if self.prune is not None:
             manifest["prune"] = self.prune.to_json()
-        tensors = dict(self.method.state_dict())
-        if self._projection is not None:
-            tensors[PROJECTION] = self._projection
-        if (scaling := self._measured_scaling()) is not None:
-            tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
-        write_tensors(Path(path), tensors, manifest)
+        write_tensors(Path(path), self._tensors(), manifest)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
@@ -274,23 +297,14 @@ class Embedder(GraphModel):
         model._feature_names = _names_of(manifest, path)
         model.encoder = _encoder_of(manifest, path)
         model._trained_on = manifest.get("trained_on")
-        scaling = {
-            name.removeprefix(SCALING): tensors.pop(name).to(model.device)
-            for name in list(tensors)
-            if name.startswith(SCALING)
-        }
         try:
             if manifest.get("rows") is not None:
                 model.rows = RowSettings(**manifest["rows"])
-                model._projection = tensors.pop(PROJECTION, None)
-            method = model.untrained(model._columns)
-            method.load_state_dict(tensors)
-            model._scaling = Scaling(**scaling) if scaling else None
+            model._restore(tensors)
         except (RuntimeError, TypeError) as error:
             raise CheckpointError(
                 f"The weights in {path} do not fit the method {model.name!r} that it names."
             ) from error
-        model._method = method
         return model
 
     @classmethod
