@@ -295,6 +295,38 @@ def test_an_output_that_is_full_is_one_line_and_one_that_is_closed_none(words):
     os.close(writer)
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("cluster --json >&-", 0), ("nosuch 2>&-", 2), ("nosuch --json >&- 2>&-", 2)],
+)
+def test_output_that_the_shell_closed_swallows_all(words, code):
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m aspect {words}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_an_interrupt_while_the_command_is_imported_is_one_line():
+    code = """if True:
+        import sys
+        class Interrupt:
+            def find_spec(self, name, *_):
+                if name == "aspect.cli.grammar":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupt())
+        from aspect.__main__ import main
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment()
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
 def test_completion_that_cannot_be_installed_names_the_file(tmp_path):
     (tmp_path / "home").write_text("no folder")
     done = subprocess.run(
