@@ -171,6 +171,7 @@ WRONG = [
     (["datasets", "--nodes", "n.csv"], "belong to `datasets add`."),
     (["datasets", "foo"], "'foo' is not one of 'add'."),
     (["theory", "--quik"], "--quick"),
+    (["plan", "cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
     (["demo", "--seeds", "0"], "--seeds"),
     # Options that would do nothing are not offered.
     (["datasets", "--seed", "1"], "No such option"),
@@ -178,6 +179,9 @@ WRONG = [
     (["embed", "run", "--out", "z.npy", "--seed", "1"], "No such option"),
     (["report", "records.jsonl", "--seed", "1"], "No such option"),
     (["bench", "smoke", "--seed", "1"], "No such option"),
+    (["plan", "cora", "--device", "cpu"], "No such option"),
+    (["demo", "--data-dir", "."], "No such option"),
+    (["theory", "--data-dir", "."], "No such option"),
 ]
 
 # Every start takes its time, so that one process answers all.
