@@ -163,6 +163,7 @@ WRONG = [
     (["report", "records.jsonl", "--formats", "png"], "--formats belongs to --figures"),
     (["report", "records.jsonl", "--figures", "f", "--formats", "gif"], "'svg', 'pdf' or 'png'"),
     (["report", "records.jsonl", "--out", "no/such/page.html"], "no such file or folder"),
+    (["report", "records.jsonl", "--out", "records.jsonl", "--overwrite"], "one of the inputs"),
     (["report", "records.jsonl", "--tables", "records.jsonl"], "must be a folder"),
     (["report", "damaged.jsonl"], "line 1 is damaged"),
     (["report", "empty.jsonl"], "no records yet"),

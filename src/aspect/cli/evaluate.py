@@ -61,7 +61,8 @@ def evaluate(
     measures something else than classes. With --embeddings nothing is trained: the files are
     probed.
     """
-    scores.check(" Pass --retrain to replace runs.")
+    inputs = (*targets, reading.nodes, *(trained.embeddings or ()), *(sweep.perturbation or ()))
+    scores.check(inputs, " Pass --retrain to replace runs.")
     sweep.check(targets)
     how.check_task()
     if how.prune and sweep.mode == "evade":

@@ -171,10 +171,10 @@ class NumbersFile(Config):
     """File for all numbers as JSON."""
     overwrite: Overwrite = False
 
-    def check(self, hint: str = "") -> None:
+    def check(self, inputs: Iterable[str | Path | None] = (), hint: str = "") -> None:
         """Refuse before all the work a file that could not be written after it."""
         if self.out is not None:
-            check_target(self.out, overwrite=self.overwrite)
+            check_target(self.out, overwrite=self.overwrite, inputs=inputs)
         elif self.overwrite:
             raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
 

@@ -85,7 +85,7 @@ def report(
     wanted.check()
     sources = find_sources(runs)
     out = wanted.out or sources[0].page
-    check_target(out, overwrite=wanted.overwrite)
+    check_target(out, overwrite=wanted.overwrite, inputs=runs)
     material = _read(session, sources, wanted)
     with session.screen.activity("Drawing"):
         from aspect.report.page import render_page, sections

@@ -91,7 +91,7 @@ def stability(
         seed=session.seed or 0,
     )
     check_run(run)
-    file.check()
+    file.check(options.perturbation or ())
     for place in options.perturbation or ():
         files_at(place)
     with session.screen.activity("Starting"):
