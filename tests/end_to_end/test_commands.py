@@ -155,6 +155,13 @@ def test_evaluate_trains_several_seeds_of_a_graph(cli, inputs):
     assert again["rows"] == found["rows"]
 
 
+def test_evaluate_begins_with_the_seed_of_the_settings_file(cli, inputs):
+    (cli.cwd / "mine.yaml").write_text("method: raw\nseed: 3\n")
+    command = ["evaluate", *inputs, "--config", "mine.yaml", "--json"]
+    assert cli(*command, "--seeds", 2).json["runs"] == ["runs/edges-raw-3", "runs/edges-raw-4"]
+    assert cli(*command, "--seed", 0).json["runs"] == ["runs/edges-raw-0"]
+
+
 def test_evaluate_replaces_its_file_and_keeps_the_runs(cli, inputs):
     command = ["evaluate", *inputs, *TINY]
     run = cli.cwd / "runs" / "edges-aspect-0"

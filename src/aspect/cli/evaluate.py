@@ -238,11 +238,9 @@ def _plans(
     sweep: SweepOptions,
 ) -> list[PlannedRun]:
     """One training on the clean graph for every seed."""
-    first = session.seed or 0
-    plans = [
-        plan_run(graph, wanted, reading, seed)
-        for seed in range(first, first + (trained.seeds or 1))
-    ]
+    first = plan_run(graph, wanted, reading, session.seed)  # a settings file may name the seed
+    seeds = range(first.experiment.seed, first.experiment.seed + (trained.seeds or 1))
+    plans = [plan_run(graph, wanted, reading, seed) for seed in seeds]
     named = plans[0].experiment.perturbation
     if named is not None and not sweep.perturbation:
         raise SettingsError(
