@@ -57,6 +57,7 @@ def test_a_pruned_run_is_pruned_where_its_links_are_predicted(cli, inputs, tmp_p
 
 def test_clusters_need_no_labels(cli, unlabelled):
     cli("evaluate", unlabelled, "--task", "cluster").refused("number of clusters", "no labels")
+    assert not (cli.cwd / "runs").exists()  # nothing was trained
     found = cli("evaluate", unlabelled, "--task", "cluster", "--clusters", 3, "--json").json
     assert found["rows"][0]["nmi"] is None
     assert -1 < found["rows"][0]["silhouette"]["mean"] < 1
