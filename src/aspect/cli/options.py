@@ -80,7 +80,7 @@ class FolderOptions(Config):
     """What a run does with its folder."""
 
     resume: bool = False
-    """Go on with a stopped run."""
+    """Go on with a run that was interrupted."""
     overwrite: Overwrite = False
     checkpoint_every: Count = 20
     """Epochs between checkpoints."""

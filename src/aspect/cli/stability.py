@@ -56,7 +56,7 @@ class StabilityOptions(Config):
     splits: Annotated[
         SplitsName | None,
         typer.Option(
-            help=f"Kind of splits.  [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
+            help=f"Kind of splits. [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
             "files]"
         ),
     ] = None

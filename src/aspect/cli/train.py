@@ -178,8 +178,8 @@ def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> 
         # What `train` calls --overwrite would here replace the file of scores.
         raise type(error)(str(error).replace("--overwrite", "--retrain")) from error
     except KeyboardInterrupt as interrupt:
-        again = "the same command without --retrain" if retrain else "the same command"
-        raise KeyboardInterrupt(f"Interrupted. Go on with {again}.") from interrupt
+        without = " without --retrain" if retrain else ""
+        raise KeyboardInterrupt(f"Interrupted. The same command{without} goes on.") from interrupt
     return [plan.default_out for plan in plans]
 
 

@@ -65,7 +65,7 @@ def tune(
 ) -> None:
     """Search for settings by their scores on validation nodes; test labels are masked.
 
-    The same command goes on with a search that was interrupted. The first trial is the start.
+    The same command goes on after an interrupt. The first trial has the settings of the start.
     """
     require("optuna", "matplotlib", "jinja2")  # its page is drawn at the end
     started, screen = time.monotonic(), session.screen
