@@ -208,6 +208,7 @@ def test_rows_of_a_node_table_are_embedded_by_their_ids(named):
 def test_a_pipeline_with_cross_validation(named):
     graph, table, labels = named
     pipe = make_pipeline(Aspect(**SMALL, graph=graph), LogisticRegression())
+    pipe.fit(table, labels, aspect__progress=False)
     scores = cross_val_score(pipe, table, labels, cv=2)
     z = pd.DataFrame(Aspect(**SMALL).fit_transform(graph), index=table.index)
     assert np.array_equal(scores, cross_val_score(LogisticRegression(), z, labels, cv=2))

@@ -151,11 +151,12 @@ class Embedder(GraphModel):
         self,
         graph: Any = None,  # noqa: ANN401 - as for `transform`
         y: object = None,
+        **options: Any,  # noqa: ANN401 - of `fit`, as a pipeline passes them
     ) -> NDArray[np.float32] | pd.DataFrame:
         """Train and embed: `fit`, then `transform`."""
         if self.graph is None:
             graph = self._graph_of(graph, is_new=True)  # converted once
-        return self.fit(graph, y).transform(graph)
+        return self.fit(graph, y, **options).transform(graph)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
         """All arguments of the constructor, those that were left out with their defaults.
