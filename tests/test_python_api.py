@@ -350,6 +350,12 @@ def test_what_is_cleaned_is_one_warning_at_the_users_line():
     assert "3 edges had no reverse and were made undirected" in text
 
 
+def test_options_in_a_warning_are_named_as_keywords():
+    frames = (pd.DataFrame({"a": [0, 1], "b": [1, 2]}), pd.DataFrame({"x": [1.0, None, 3.0]}))
+    with pytest.warns(GraphWarning, match=r"aspect\.read_graph takes impute, label\.$"):
+        Embedder("raw", device="cpu").fit(frames)
+
+
 def test_graphs_of_ours_and_clean_ones_do_not_warn(labelled):
     with warnings.catch_warnings():
         warnings.simplefilter("error", GraphWarning)

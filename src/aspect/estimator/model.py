@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -272,7 +273,9 @@ class GraphModel:
         changes = "" if is_ours else " ".join(changes_of(graph))
         if changes and changes not in self._told:
             self._told.add(changes)
-            warn(changes, GraphWarning)
+            options = {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", changes)}
+            keywords = f" For files, aspect.read_graph takes {', '.join(sorted(options))}."
+            warn(changes + (keywords if options else ""), GraphWarning)
         if source is self.graph:
             self._read = graph
         return graph
