@@ -144,7 +144,8 @@ class Embedder(GraphModel):
         if (self._container or get_config()["transform_output"]) == "pandas":
             frame = self.embed(given, as_frame=True).iloc[rows]
             # As scikit-learn's own transformers: rows keep the names that they came with.
-            return frame if isinstance(rows, slice) else frame.set_axis(_index_of(graph, frame))
+            is_named = not isinstance(rows, slice) and hasattr(graph, "iloc")  # by pandas
+            return frame.set_axis(graph.index) if is_named else frame
         return np.asarray(self.embed(given).numpy()[rows])
 
     def fit_transform(
@@ -256,7 +257,8 @@ class Embedder(GraphModel):
             for name in list(tensors)
             if name.startswith(SCALING)
         }
-        method = self.untrained(self._columns)
+        width = None if self.rows is None else self.rows.projection_width
+        method = self.untrained(width or self._num_features)
         method.load_state_dict(tensors)
         self._scaling = Scaling(**scaling) if scaling else None
         self._method = method
@@ -360,9 +362,3 @@ def _short(graph: object) -> str:
     if isinstance(graph, str | Graph | LabelledGraph):
         return repr(graph)
     return f"<{type(graph).__module__.partition('.')[0]} {type(graph).__name__}>"
-
-
-def _index_of(rows: object, frame: pd.DataFrame) -> pd.Index[Any]:
-    import pandas as pd
-
-    return rows.index if isinstance(rows, pd.DataFrame | pd.Series) else frame.index

@@ -313,12 +313,6 @@ class GraphModel:
             return sentences
         return (*sentences, *expected.sentences(method, " ".join(sentences)))
 
-    @property
-    def _columns(self) -> int:
-        """Columns of what the method is given: features, or their projection."""
-        width = None if self.rows is None else self.rows.projection_width
-        return width or self._num_features
-
     def untrained(self, num_features: int) -> Method:
         """The method with its first weights, which the seed decides."""
         with isolated_seed(seed_for(self.seed, "weights")):
