@@ -147,11 +147,11 @@ def _content(outlook: Outlook, epochs: int) -> dict[str, Any]:
 
 def _show(session: Session, content: dict[str, Any]) -> None:
     rows = []
-    for mode, found in content["modes"].items():
-        total = {"step": "in all" if found["fits"] else "in all (does not fit)", **found}
-        for step in (*found["steps"], total):
+    for mode, outlook in content["modes"].items():
+        total = {"step": "in all" if outlook["fits"] else "in all (does not fit)", **outlook}
+        for step in (*outlook["steps"], total):
             sizes = (f"{step[key] / GB:,.1f}" for key in ("memory_bytes", "disk_bytes"))
-            gpu = f"{found['gpu_bytes'] / GB:,.1f}" if step["step"] == EPOCH else ""
+            gpu = f"{outlook['gpu_bytes'] / GB:,.1f}" if step["step"] == EPOCH else ""
             rows.append([mode, step["step"], duration(step["seconds"]), *sizes, gpu])
     title = (
         f"{content['nodes']:,} nodes, {content['edges']:,} edges, "

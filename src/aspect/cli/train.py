@@ -254,19 +254,19 @@ def _show(session: Session, record: dict[str, Any]) -> None:
     if "health" in record:  # a complete run of version 0.1 has none
         say(health_text(record["health"]))
     if "perturbation" in record:
-        told = record["perturbation"]
-        attack = attack_title(told["kind"], told["solver"])
-        masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
+        poison = record["perturbation"]
+        attack = attack_title(poison["kind"], poison["solver"])
+        masked = f", {100 * poison['budget']:.4g}% of the feature entries masked"
         say(
-            f"The graph was perturbed first by {attack}: {told['flips']} flips leave "
-            f"{told['edges']} edges{masked if told['features'] else ''}. It is evaluated on "
-            f"{told['splits']} split {told['split']} alone."
+            f"The graph was perturbed first by {attack}: {poison['flips']} flips leave "
+            f"{poison['edges']} edges{masked if poison['features'] else ''}. It is evaluated on "
+            f"{poison['splits']} split {poison['split']} alone."
         )
     if "prune" in record:
-        told = record["prune"]
-        what, count = "Weighed less" if told["soft"] else "Pruned", told["reached"] * told["edges"]
-        reached = reached_text(round(count), told["edges"], told["ratio"])
-        score = edge_score_text(told["score"], told["used_score"])
+        prune = record["prune"]
+        what, edges = "Weighed less" if prune["soft"] else "Pruned", prune["edges"]
+        reached = reached_text(round(prune["reached"] * edges), edges, prune["ratio"])
+        score = edge_score_text(prune["score"], prune["used_score"])
         say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store
