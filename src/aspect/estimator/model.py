@@ -104,7 +104,10 @@ class GraphModel:
             self.registration.config, settings, owner=owner, besides=self._offered
         )
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
-        self.seed = _whole(seed)
+        try:  # NumPy's integers are welcome, but JSON does not know them
+            self.seed = operator.index(seed)
+        except TypeError as error:
+            raise SettingsError(f"The seed must be an integer. Got {seed!r}.") from error
         self.device = choose_device(device)
         self.prune = Pruning.of(prune)
         self.graph = graph
@@ -488,14 +491,6 @@ def frame_of(rows: NDArray[np.float32], graph: Graph) -> pd.DataFrame:
     if graph.ids is not None:
         index = pd.Index(graph.ids, name="id", dtype="int64" if graph.integer_ids else None)
     return pd.DataFrame(rows, index=index, columns=column_names(rows.shape[1]))
-
-
-def _whole(seed: object) -> int:
-    """The seed as Python's own integer: NumPy's are welcome, but JSON does not know them."""
-    try:
-        return operator.index(seed)  # type: ignore[arg-type]  # this is the check
-    except TypeError as error:
-        raise SettingsError(f"The seed must be an integer. Got {seed!r}.") from error
 
 
 def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:
