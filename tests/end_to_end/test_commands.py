@@ -285,6 +285,9 @@ def test_train_on_a_pruned_graph_and_all_that_follows_prunes_alike(cli, inputs):
     assert load_experiment(run / "config.yaml").prune == Pruning(
         ratio=0.25, score="features", rounds=2
     )
+    unpruned = cli("train", *inputs, "--config", run / "config.yaml", "--prune", 0, "--json").json
+    assert unpruned["run"] == "runs/edges-aspect-0"
+    assert unpruned.get("prune") is None
     left = whole.num_edges - done.json["prune"]["pruned"]
     assert (
         f"({whole.num_nodes} nodes, {left} edges,"

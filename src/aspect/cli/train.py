@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.attacks.pruning import Pruning, edge_score_text, reached_text
+from aspect.attacks.pruning import edge_score_text, reached_text
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import graph_argument
 from aspect.cli.console import health_text
@@ -81,9 +81,8 @@ def plan_run(
     reading: Reading,
     seed: int | None,
     perturbation: PerturbedBy | None = None,
-    prune: Pruning | None = None,
 ) -> PlannedRun:
-    """Join graph, method, settings, seed, perturbation and pruning.
+    """Join graph, method, settings, seed and perturbation.
 
     What the command line says wins over a settings file, and that over what is shipped. Without
     either a graph is the embedded one.
@@ -113,7 +112,6 @@ def plan_run(
             "graph": source.graph,
             "reading": source.reading,
             "perturbation": perturbation or chosen.perturbation,
-            "prune": prune or chosen.prune,
             "seed": chosen.seed if seed is None else seed,
             "settings": {**chosen.settings, **overrides},
         }
@@ -154,8 +152,10 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
         if not config.is_file():
             raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
         options = options.model_copy(update={"config": str(config)})
-    plan = plan_run(graph, options, reading, session.seed, perturbation, prune)
-    plan = replace(plan, experiment=plan.experiment.model_copy(update=scale.changes()))
+    plan = plan_run(graph, options, reading, session.seed, perturbation)
+    # --prune 0 wins over a settings file that prunes.
+    changes = scale.changes() | ({} if pruning.prune is None else {"prune": prune})
+    plan = replace(plan, experiment=plan.experiment.model_copy(update=changes))
     if plan.experiment.perturbation is not None:  # a budget that its file cannot serve is refused
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
