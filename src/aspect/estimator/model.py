@@ -338,9 +338,8 @@ class GraphModel:
 
     def _to_train_on(self, given: Graph) -> Graph:
         """The graph as the method is to learn from it; found once before the first training."""
-        copies = self._copies
-        if not self.is_fitted and given in copies:
-            return copies[given] or given
+        if not self.is_fitted and given in self._copies:
+            return self._copies[given] or given
         seen = self._pruned(self._placed(given))
         if not self.is_fitted:
             self._keep_copy(given, seen)
