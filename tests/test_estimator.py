@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -175,6 +176,38 @@ def test_the_scaling_is_that_of_the_training_graph_whatever_is_embedded_first(
     small_aspect(seed=5).fit(labelled).save(tmp_path / "model.safetensors")
     loaded = Aspect.load(tmp_path / "model.safetensors", device="cpu")
     assert_equal(loaded.embed(other), fitted.embed(other))
+
+
+def test_an_interrupted_embedding_costs_no_later_one_its_scaling(fitted, labelled, monkeypatch):
+    other, honest = mixed_graph(num_nodes=24, num_features=6, seed=9), AspectMethod.output
+    model = small_aspect(seed=5).fit(labelled)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AspectMethod, "output", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.embed(other)
+    monkeypatch.setattr(AspectMethod, "output", honest)
+    assert_equal(model.embed(other), fitted.embed(other))
+
+
+def test_threads_embed_each_its_own_graph(fitted, labelled):
+    graphs = [labelled, *(mixed_graph(num_nodes=24 + k, num_features=6, seed=k) for k in range(3))]
+    expected = [fitted.embed(graph) for graph in graphs]
+    gates = [fitted.policy(graph) for graph in graphs]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns often enough to meet
+    try:
+        for _ in range(20):
+            model = small_aspect(seed=5).fit(labelled)
+            with ThreadPoolExecutor(4) as threads:
+                found = list(threads.map(model.embed, graphs * 4))
+                weights = list(threads.map(model.policy, graphs * 4))
+            for k, (z, gate) in enumerate(zip(found, weights, strict=True)):
+                assert_equal((z, gate), (expected[k % 4], gates[k % 4]))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_another_graph_is_embedded_once_and_the_last_one_is_kept(fitted, passes):

@@ -14,6 +14,7 @@ import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import torch
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -21,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
+from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
 import aspect
@@ -28,6 +30,7 @@ from aspect import Aspect, Embedder, GraphWarning, mixed_graph
 from aspect.data.graph import Graph
 from aspect.errors import AspectError, GraphError, SettingsError
 from aspect.methods.registry import find_method, method_names
+from aspect.nn.normalisation import Scaling
 from scripts import load_script
 
 SMALL = {"epochs": 2, "width": 8, "order": 2, "gate_width": 8, "device": "cpu"}
@@ -101,11 +104,22 @@ def test_unknown_keywords_offer_the_nearest():
 def test_params_are_the_arguments():
     model = Aspect(epochs=3, stable=True, seed=4)
     params = model.get_params()
-    assert set(params) == set(inspect.signature(Aspect).parameters)
+    # Whether rows are normalised is left open: a table decides it otherwise than an array.
+    assert set(params) == set(inspect.signature(Aspect).parameters) - {"row_normalise"}
     assert (params["epochs"], params["stable"], params["seed"]) == (3, True, 4)
     assert (params["device"], params["graph"], params["width"]) == (None, None, 512)
     assert Embedder("grace", epochs=3).get_params()["method"] == "grace"
     assert Embedder(**Embedder("grace", epochs=3).get_params()).config.epochs == 3
+
+
+def test_one_made_of_the_params_is_suited_to_a_table_as_its_model_is():
+    numbers = np.random.default_rng(0)
+    edges = pd.DataFrame(numbers.integers(0, 12, (40, 2)), columns=["source", "target"])
+    table = pd.DataFrame(numbers.normal(size=(12, 1)), columns=["age"])
+    model = Aspect(**SMALL)
+    same = Aspect(**model.get_params())
+    assert np.array_equal(same.fit_transform((edges, table)), model.fit_transform((edges, table)))
+    assert Aspect(**SMALL, row_normalise=True).get_params()["row_normalise"] is True
 
 
 def test_set_params_forgets_what_was_fitted(labelled):
@@ -157,6 +171,25 @@ def test_transform_is_embed_as_an_array(labelled, fitted):
     assert clone(fitted).set_output(transform="pandas").fit_transform(labelled).shape == z.shape
 
 
+def test_scikit_learns_own_setting_decides_the_output_unless_the_model_does(named):
+    graph, table, _ = named
+    model = Aspect(**SMALL, graph=graph).fit()
+    with sklearn.config_context(transform_output="pandas"):
+        assert list(model.transform(table).index) == list(table.index)
+        assert isinstance(clone(model).set_output(transform="default").fit_transform(), np.ndarray)
+    assert isinstance(model.transform(table), np.ndarray)
+
+
+def test_a_table_is_encoded_anew_by_every_fit_transform():
+    numbers = np.random.default_rng(0)
+    edges = pd.DataFrame(numbers.integers(0, 12, (40, 2)), columns=["source", "target"])
+    first, second = (pd.DataFrame(numbers.normal(k, 1 + k, (12, 2))) for k in (0, 50))
+    model = Aspect(**SMALL)
+    model.fit_transform((edges, first.set_axis(["a", "b"], axis=1)))
+    other = (edges, second.set_axis(["a", "c"], axis=1))
+    assert np.array_equal(model.fit_transform(other), Aspect(**SMALL).fit(other).transform(other))
+
+
 def test_rows_of_a_node_table_are_embedded_by_their_ids(named):
     graph, table, labels = named
     model = Aspect(**SMALL, graph=graph).fit(table.iloc[:7], labels[:7])
@@ -175,6 +208,7 @@ def test_rows_of_a_node_table_are_embedded_by_their_ids(named):
 def test_a_pipeline_with_cross_validation(named):
     graph, table, labels = named
     pipe = make_pipeline(Aspect(**SMALL, graph=graph), LogisticRegression())
+    pipe.fit(table, labels, aspect__progress=False)
     scores = cross_val_score(pipe, table, labels, cv=2)
     z = pd.DataFrame(Aspect(**SMALL).fit_transform(graph), index=table.index)
     assert np.array_equal(scores, cross_val_score(LogisticRegression(), z, labels, cv=2))
@@ -211,6 +245,34 @@ def test_every_method_can_be_pickled(labelled, name):
     copy = pickled(model)
     assert torch.equal(copy.embed(labelled), z)
     assert repr(copy) == repr(model)
+
+
+def test_a_pickle_holds_tensors_of_the_cpu_alone(labelled, monkeypatch):
+    moved, cpu = [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self) or cpu(self))
+    model = Aspect(**SMALL).fit(labelled)
+    held = [leaf for leaf in tree_leaves(model.__getstate__()) if isinstance(leaf, torch.Tensor)]
+    assert len(held) == len(model.method.state_dict()) + 3  # and the scaling
+    assert {id(tensor) for tensor in held} <= {id(tensor) for tensor in moved}
+    assert not any(isinstance(value, Scaling) for value in model.__getstate__().values())
+
+
+def test_a_pickle_of_a_gpu_is_read_where_there_is_none(labelled, monkeypatch):
+    model = Aspect(**SMALL).fit(labelled)
+    z = model.embed(labelled)
+    for asked in (None, "cuda"):
+        model._arguments["device"], model.device = asked, torch.device("cuda")
+        state = model.__getstate__()
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        copy = Aspect.__new__(Aspect)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            copy.__setstate__(state)
+        assert [str(one.message) for one in told] == (
+            ["Device 'cuda' is not there: the model is on cpu."] * bool(asked)
+        )
+        assert (copy.device.type, copy.get_params()["device"]) == ("cpu", None)
+        assert torch.equal(copy.embed(labelled), z)
 
 
 def test_one_with_a_graph_can_be_pickled_and_copied(labelled):
@@ -286,6 +348,12 @@ def test_what_is_cleaned_is_one_warning_at_the_users_line():
     assert "1 self-loops removed" in text
     assert "1 duplicate edges removed" in text
     assert "3 edges had no reverse and were made undirected" in text
+
+
+def test_options_in_a_warning_are_named_as_keywords():
+    frames = (pd.DataFrame({"a": [0, 1], "b": [1, 2]}), pd.DataFrame({"x": [1.0, None, 3.0]}))
+    with pytest.warns(GraphWarning, match=r"aspect\.read_graph takes impute, label\.$"):
+        Embedder("raw", device="cpu").fit(frames)
 
 
 def test_graphs_of_ours_and_clean_ones_do_not_warn(labelled):

@@ -155,6 +155,13 @@ def test_evaluate_trains_several_seeds_of_a_graph(cli, inputs):
     assert again["rows"] == found["rows"]
 
 
+def test_evaluate_begins_with_the_seed_of_the_settings_file(cli, inputs):
+    (cli.cwd / "mine.yaml").write_text("method: raw\nseed: 3\n")
+    command = ["evaluate", *inputs, "--config", "mine.yaml", "--json"]
+    assert cli(*command, "--seeds", 2).json["runs"] == ["runs/edges-raw-3", "runs/edges-raw-4"]
+    assert cli(*command, "--seed", 0).json["runs"] == ["runs/edges-raw-0"]
+
+
 def test_evaluate_replaces_its_file_and_keeps_the_runs(cli, inputs):
     command = ["evaluate", *inputs, *TINY]
     run = cli.cwd / "runs" / "edges-aspect-0"
@@ -278,6 +285,9 @@ def test_train_on_a_pruned_graph_and_all_that_follows_prunes_alike(cli, inputs):
     assert load_experiment(run / "config.yaml").prune == Pruning(
         ratio=0.25, score="features", rounds=2
     )
+    unpruned = cli("train", *inputs, "--config", run / "config.yaml", "--prune", 0, "--json").json
+    assert unpruned["run"] == "runs/edges-aspect-0"
+    assert unpruned.get("prune") is None
     left = whole.num_edges - done.json["prune"]["pruned"]
     assert (
         f"({whole.num_nodes} nodes, {left} edges,"

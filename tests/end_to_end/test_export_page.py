@@ -44,12 +44,18 @@ def test_the_page_runs(cli, monkeypatch):
     assert pyarrow.parquet.read_table(cli.cwd / "z.gate.parquet").column_names == ["id", "gate"]
 
 
-def test_what_the_page_says_of_the_first_training_is_what_is_said(cli):
+def test_what_the_page_says_of_training_and_embedding_is_what_is_said(cli):
     write_files(cli.cwd)
-    line, *said = blocks("console")[0].splitlines()
+    (line, *said), (*_, embed, wrote) = (block.splitlines() for block in blocks("console")[:2])
     told = cli(*shlex.split(line[2:])[1:])
     for sentence in said:
         assert sentence.partition(" in ")[0] in told.err + told.out
+    notes = [sentence for sentence in told.err.splitlines() if sentence.startswith("Note: ")]
+    notes = [note for note in notes if "epochs will take" not in note]  # on a busy machine
+    assert notes == [sentence for sentence in said if sentence.startswith("Note: ")]
+    written = cli(*shlex.split(embed[2:])[1:]).out
+    without_numbers, expected = (re.sub(r"0\.\d+", "", text) for text in (written, wrote))
+    assert without_numbers == f"{expected}\n"
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".npy", ".vec", ".txt"])

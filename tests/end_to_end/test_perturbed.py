@@ -154,7 +154,7 @@ def test_an_interrupted_sweep_goes_on(cli, inputs, file, monkeypatch, retrain):
         told = cli(*arguments, *retrain)
     assert told.code == 130
     without = " without --retrain" if retrain else ""
-    assert told.err.endswith(f"Interrupted. Go on with the same command{without}.\n")
+    assert told.err.endswith(f"Interrupted. The same command{without} goes on.\n")
     clean = snapshot("runs/edges-aspect-0")
     assert cli(*arguments).code == 0
     assert snapshot("runs/edges-aspect-0") == clean

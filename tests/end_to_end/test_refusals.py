@@ -112,9 +112,14 @@ def test_output_cannot_be_written(cli, inputs, trained):
 def test_output_is_the_input(cli, trained, tables):
     edges = cli.cwd / "edges.csv"
     shutil.copy(tables / "edges.csv", edges)
-    command = ["embed", trained / "model.safetensors", edges, "--nodes", tables / "nodes.csv"]
     before = edges.read_bytes()
-    cli(*command, "--out", edges, "--overwrite").refused("one of the inputs")
+    for command in (
+        ["embed", trained / "model.safetensors", edges, "--nodes", tables / "nodes.csv"],
+        ["evaluate", edges, "--nodes", tables / "nodes.csv"],
+        ["evaluate", tables / "edges.csv", "--nodes", edges],
+        ["evaluate", "mixed", "--embeddings", edges],
+    ):
+        cli(*command, "--out", edges, "--overwrite").refused("one of the inputs")
     assert edges.read_bytes() == before
 
 

@@ -109,6 +109,10 @@ def test_a_plan_for_a_graph(cli, drawn):
     assert steps[0] == "5 bases of order 5"  # the store is there
     assert json.loads(cli("plan", "mixed", "--json").out)["nodes"] == 900
     cli("plan").refused("Give a graph, or its --nodes, --edges and --features")
+    for wrong in (["nowhere"], ["mixed", "--method", "gracee"], ["mixed", "--method", "greet"]):
+        refused = cli("plan", *wrong)
+        refused.refused()
+        assert "Measuring" not in refused.err  # which takes half a minute
     cli("plan", "--nodes", "5").refused("Give a graph")
     cli("plan", "mixed", "--nodes", "5").refused("belong to a plan without GRAPH")
     cli("plan", "mixed", "--method", "mvgrl").refused(

@@ -74,8 +74,8 @@ WRONG = [
     (["evaluate", "clean", *FLIPS, "--mode", "poison"], "Pass --mode evade to test it"),
     (["evaluate", "clean", "--mode", "evade"], "belong to --perturbation"),
     (["evaluate", "clean", "--prune", "1"], "--prune must be less than 1. Got '1'"),
-    (["evaluate", "clean", "--probe", "ours"], "Unknown probe"),
-    (["evaluate", "clean", "--probe", "papers"], "Did you mean 'paper'?"),
+    (["evaluate", "clean", "--probe", "ours"], "--probe"),
+    (["evaluate", "clean", "--probe", "papers"], "'papers' is not one of 'neutral', 'paper'"),
     (["evaluate", "clean", "--seeds", "2"], "clean is a run"),
     (["evaluate", "empty"], "empty is not a run's folder"),
     (["evaluate", "empty", *FLIPS], "empty is not a run's folder"),
@@ -163,6 +163,7 @@ WRONG = [
     (["report", "records.jsonl", "--formats", "png"], "--formats belongs to --figures"),
     (["report", "records.jsonl", "--figures", "f", "--formats", "gif"], "'svg', 'pdf' or 'png'"),
     (["report", "records.jsonl", "--out", "no/such/page.html"], "no such file or folder"),
+    (["report", "records.jsonl", "--out", "records.jsonl", "--overwrite"], "one of the inputs"),
     (["report", "records.jsonl", "--tables", "records.jsonl"], "must be a folder"),
     (["report", "damaged.jsonl"], "line 1 is damaged"),
     (["report", "empty.jsonl"], "no records yet"),
@@ -171,6 +172,7 @@ WRONG = [
     (["datasets", "--nodes", "n.csv"], "belong to `datasets add`."),
     (["datasets", "foo"], "'foo' is not one of 'add'."),
     (["theory", "--quik"], "--quick"),
+    (["plan", "cora", "--method", "aspekt"], "Did you mean 'aspect'?"),
     (["demo", "--seeds", "0"], "--seeds"),
     # Options that would do nothing are not offered.
     (["datasets", "--seed", "1"], "No such option"),
@@ -178,6 +180,9 @@ WRONG = [
     (["embed", "run", "--out", "z.npy", "--seed", "1"], "No such option"),
     (["report", "records.jsonl", "--seed", "1"], "No such option"),
     (["bench", "smoke", "--seed", "1"], "No such option"),
+    (["plan", "cora", "--device", "cpu"], "No such option"),
+    (["demo", "--data-dir", "."], "No such option"),
+    (["theory", "--data-dir", "."], "No such option"),
 ]
 
 # Every start takes its time, so that one process answers all.
@@ -293,6 +298,38 @@ def test_an_output_that_is_full_is_one_line_and_one_that_is_closed_none(words):
     os.close(reader)
     assert written_to(writer, *words) == (1, "")
     os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("cluster --json >&-", 0), ("nosuch 2>&-", 2), ("nosuch --json >&- 2>&-", 2)],
+)
+def test_output_that_the_shell_closed_swallows_all(words, code):
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m aspect {words}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_an_interrupt_while_the_command_is_imported_is_one_line():
+    code = """if True:
+        import sys
+        class Interrupt:
+            def find_spec(self, name, *_):
+                if name == "aspect.cli.grammar":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupt())
+        from aspect.__main__ import main
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment()
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 
 def test_completion_that_cannot_be_installed_names_the_file(tmp_path):

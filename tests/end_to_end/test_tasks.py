@@ -68,6 +68,7 @@ def test_links_are_predicted_by_a_model_that_is_trained_as_the_run_was(
 
 def test_clusters_need_no_labels(cli, unlabelled):
     cli("evaluate", unlabelled, "--task", "cluster").refused("number of clusters", "no labels")
+    assert not (cli.cwd / "runs").exists()  # nothing was trained
     found = cli("evaluate", unlabelled, "--task", "cluster", "--clusters", 3, "--json").json
     assert found["rows"][0]["nmi"] is None
     assert -1 < found["rows"][0]["silhouette"]["mean"] < 1

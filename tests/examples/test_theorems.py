@@ -17,7 +17,6 @@ from aspect.examples.theorems import (
     BandMoves,
     Draw,
     PerturbationRisk,
-    growth_bound,
     largest_bound,
     mix_risks,
     perturb,
@@ -29,6 +28,13 @@ from aspect.losses.info_nce import info_nce
 ROUNDING = 1e-12
 few = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 10_000)
+
+
+def growth_bound(growth, prefers_high, prefers_low, gap):
+    """The right side of Eq. (5), regret bound, for one growth and two groups."""
+    if prefers_high == 0 or prefers_low == 0:
+        return 0.0
+    return growth / 2 * prefers_high * prefers_low / (prefers_high + prefers_low) * gap**2
 
 
 def unit(*shape, seed):

@@ -78,8 +78,8 @@ def bench(
     """Run a plan: methods x graphs x perturbations x splits x seeds, one record per run.
 
     Perturbation files that attacks (metattack, dice) lack are made first. Runs that are done are
-    kept, so that a bench that was stopped goes on where it stood; a method whose source was edited
-    is run again. Exit code 1: some runs failed.
+    kept, and the same command goes on after an interrupt; a method whose source was edited is run
+    again. Exit code 1: some runs failed.
     """
     from aspect.experiment.plan import load_plan
 

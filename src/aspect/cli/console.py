@@ -129,7 +129,8 @@ class Screen:
     @contextmanager
     def logging(self) -> Iterator[None]:
         """Show the library's warnings here for a while."""
-        handler = _ScreenHandler(self)
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: self.warn(record.getMessage())  # type: ignore[method-assign] # of this one alone
         logger = logging.getLogger("aspect")
         logger.addHandler(handler)
         try:
@@ -141,15 +142,6 @@ class Screen:
 def _write_json(content: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
     sys.stdout.flush()
-
-
-class _ScreenHandler(logging.Handler):
-    def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.WARNING)
-        self.screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.screen.warn(record.getMessage())
 
 
 def _looks_numeric(cell: object) -> bool:

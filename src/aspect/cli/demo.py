@@ -14,7 +14,7 @@ from aspect.errors import counted
 FULL = 5  # seeds of the full table; three take about 80 seconds of one core
 
 
-@command
+@command(without=("data_dir",))
 def demo(
     session: Session,
     seeds: Annotated[int, typer.Option(help="Pre-trainings, one seed each.", min=1)] = 3,

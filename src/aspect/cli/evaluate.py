@@ -47,7 +47,7 @@ def evaluate(
             "Folders of runs (seeds of one method), or one graph to train on.", "RUN|GRAPH"
         ),
     ],
-    wanted: SettingsOptions,
+    settings: SettingsOptions,
     reading: Reading,
     how: ProbeOptions,
     trained: SeedOptions,
@@ -61,28 +61,29 @@ def evaluate(
     measures something else than classes. With --embeddings nothing is trained: the files are
     probed.
     """
-    scores.check(" Pass --retrain to replace runs.")
+    inputs = (*targets, reading.nodes, *(trained.embeddings or ()), *(sweep.perturbation or ()))
+    scores.check(inputs, " Pass --retrain to replace runs.")
     sweep.check(targets)
     how.check_task()
     paths = _folders(targets)
     of_files = (SettingsOptions(), SweepOptions(), SeedOptions(embeddings=trained.embeddings))
-    is_mixed = paths or how.task != "classify" or (wanted, sweep, trained) != of_files
+    is_mixed = paths or how.task != "classify" or (settings, sweep, trained) != of_files
     if trained.embeddings and is_mixed:
         raise SettingsError(
             "--embeddings belongs to a graph, in place of a training: runs, --method, --config, "
             "--set, --seeds, --retrain, --task and options of perturbed graphs do not go with it."
         )
-    given = (wanted, trained, reading, session.seed)
+    given = (settings, trained, reading, session.seed)
     if paths and given != (SettingsOptions(), SeedOptions(), NO_READING, None):
         raise SettingsError(
             "--method, --config, --set, --seed, --seeds, --retrain and options of reading belong "
             f"to a graph. {targets[0]} is a run."
         )
     is_trained = not (paths or trained.embeddings)
-    plans = _plans(session, targets[0], wanted, reading, trained, sweep) if is_trained else []
+    plans = _plans(session, targets[0], settings, reading, trained, sweep) if is_trained else []
     if how.task != "classify":
-        found = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
-        session.screen.answer(found, lambda: show_task(session, found), scores.out)
+        content = evaluate_task(session, how, sweep, paths, plans, retrain=trained.retrain)
+        session.screen.answer(content, lambda: show_task(session, content), scores.out)
         return
     evaluation = _Evaluation(session, sweep, how)
     if trained.embeddings:
@@ -227,21 +228,19 @@ class _Evaluation:
 def _plans(
     session: Session,
     graph: str,
-    wanted: SettingsOptions,
+    settings: SettingsOptions,
     reading: Reading,
     trained: SeedOptions,
     sweep: SweepOptions,
 ) -> list[PlannedRun]:
     """One training on the clean graph for every seed."""
-    first = session.seed or 0
-    plans = [
-        plan_run(graph, wanted, reading, seed)
-        for seed in range(first, first + (trained.seeds or 1))
-    ]
+    first = plan_run(graph, settings, reading, session.seed)  # a settings file may name the seed
+    seeds = range(first.experiment.seed, first.experiment.seed + (trained.seeds or 1))
+    plans = [plan_run(graph, settings, reading, seed) for seed in seeds]
     named = plans[0].experiment.perturbation
     if named is not None and not sweep.perturbation:
         raise SettingsError(
-            f"The settings in {wanted.config} are of a training on a perturbed graph. "
+            f"The settings in {settings.config} are of a training on a perturbed graph. "
             f"Pass --perturbation {named.file} to evaluate that, or take other settings."
         )
     return [plan.on_graph(None) for plan in plans]

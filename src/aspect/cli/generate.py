@@ -21,7 +21,7 @@ def generate(
 ) -> None:
     """Draw a large mixed graph, a homophilic region beside a heterophilic one, into a store.
 
-    `aspect train STORE` trains on it. A call that was stopped goes on.
+    `aspect train STORE` trains on it. The same command goes on after an interrupt.
     """
     with session.screen.activity("Drawing the graph"):
         from aspect.scale.generate import generate_store

@@ -138,7 +138,6 @@ class SectionedGroup(TyperGroup):
 
 def _write(sections: dict[str, list[tuple[str, str]]], formatter: Any) -> None:  # noqa: ANN401
     for title, records in sections.items():
-        if not records:
-            continue
-        with formatter.section(title):
-            formatter.write_dl(records)
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)

@@ -141,7 +141,9 @@ def main() -> None:
     # On a busy machine torch's threads would otherwise burn the time of those they wait for; this
     # is read when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (`>&-`): it swallows all
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # A terminal that cannot show a letter shows a question mark rather than a traceback.
-        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+        getattr(getattr(sys, name), "reconfigure", lambda **_: None)(errors="replace")
     sys.exit(run(sys.argv[1:]))

@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from aspect.attacks.perturbation import SUFFIX, Budget, Mode, files_at
 from aspect.attacks.pruning import DEFAULT, SCORES, Pruning
 from aspect.config import Config, Count, Share, parse_overrides
 from aspect.data.files import is_file, is_folder, target_of
 from aspect.data.source import Metric
-from aspect.errors import FileError, SettingsError, UnknownNameError, reason
+from aspect.errors import FileError, SettingsError, reason
 from aspect.settings import PerturbedBy, RowSettings, Scale, load_experiment
 from aspect.training.files import CONFIG, is_run
-
-PROBES = ("neutral", "paper", "published")
 
 Engine = Annotated[
     Literal["local", "ray"],
@@ -82,7 +80,7 @@ class FolderOptions(Config):
     """What a run does with its folder."""
 
     resume: bool = False
-    """Go on with a stopped run."""
+    """Go on with a run that was interrupted."""
     overwrite: Overwrite = False
     checkpoint_every: Count = 20
     """Epochs between checkpoints."""
@@ -118,12 +116,6 @@ class ScaleOptions(RowSettings):
         return {"scale": self.scale, "rows": rows if self.scale == "rows" else None}
 
 
-def _known_probe(name: str) -> str:
-    if name not in PROBES:
-        raise UnknownNameError("probe", name, PROBES)
-    return name
-
-
 class ProbeOptions(Config):
     """What is evaluated, on which nodes the probe is trained and judged, and how."""
 
@@ -136,7 +128,7 @@ class ProbeOptions(Config):
     """k-means of each run, or sets of held-out edges.  [default: 5 for cluster, 3 for link]"""
     splits: SplitsName | None = None
     """Kind of splits.  [default: random, or that of the perturbation files]"""
-    probe: Annotated[str, AfterValidator(_known_probe), typer.Option(metavar="NAME")] = "neutral"
+    probe: Literal["neutral", "paper", "published"] = "neutral"
     """neutral; paper: the probe of published tables; published: the same as the published settings
     of a run have it."""
     metric: Metric | None = None
@@ -179,10 +171,10 @@ class NumbersFile(Config):
     """File for all numbers as JSON."""
     overwrite: Overwrite = False
 
-    def check(self, hint: str = "") -> None:
+    def check(self, inputs: Iterable[str | Path | None] = (), hint: str = "") -> None:
         """Refuse before all the work a file that could not be written after it."""
         if self.out is not None:
-            check_target(self.out, overwrite=self.overwrite)
+            check_target(self.out, overwrite=self.overwrite, inputs=inputs)
         elif self.overwrite:
             raise SettingsError(f"--overwrite replaces the file of --out, and none is named.{hint}")
 

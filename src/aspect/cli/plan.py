@@ -12,6 +12,7 @@ from aspect.cli.session import Session, command
 from aspect.config import Config, Count, Positive
 from aspect.data.source import GraphSource, Reading
 from aspect.errors import SettingsError, counted
+from aspect.methods.registry import require_method_name
 from aspect.settings import RowSettings
 from aspect.training.progress import duration
 
@@ -56,7 +57,7 @@ class TrainingOptions(Config):
     """Epochs of the training."""
 
 
-@command
+@command(without=("device",))
 def plan(
     session: Session,
     size: SizeOptions,
@@ -78,7 +79,8 @@ def plan(
         raise SettingsError("Give a graph, or its --nodes, --edges and --features.")
     if graph is not None and any(measured):
         raise SettingsError("--nodes, --edges and --features belong to a plan without GRAPH.")
-    with session.screen.activity("Measuring this machine"):
+    require_method_name(training.method)
+    with session.screen.activity("Starting"):
         from aspect.scale.plan import Machine, calibrate, foresee, method_of
 
         graph_size, is_stored = _size_of(session, graph, size)
@@ -88,8 +90,8 @@ def plan(
                 f"A plan compares rows with the whole graph. Got {training.method}, which needs "
                 "the whole graph at every step."
             )
-        seed = session.seed or 0
-        speeds = calibrate(graph_size, training.method, rows, seed=seed)
+    with session.screen.activity("Measuring this machine"):
+        speeds = calibrate(graph_size, training.method, rows, seed=session.seed or 0)
         given = {
             "memory_bytes": machine.memory,
             "disk_bytes": machine.disk,
@@ -145,11 +147,11 @@ def _content(outlook: Outlook, epochs: int) -> dict[str, Any]:
 
 def _show(session: Session, content: dict[str, Any]) -> None:
     rows = []
-    for mode, found in content["modes"].items():
-        total = {"step": "in all" if found["fits"] else "in all (does not fit)", **found}
-        for step in (*found["steps"], total):
+    for mode, outlook in content["modes"].items():
+        total = {"step": "in all" if outlook["fits"] else "in all (does not fit)", **outlook}
+        for step in (*outlook["steps"], total):
             sizes = (f"{step[key] / GB:,.1f}" for key in ("memory_bytes", "disk_bytes"))
-            gpu = f"{found['gpu_bytes'] / GB:,.1f}" if step["step"] == EPOCH else ""
+            gpu = f"{outlook['gpu_bytes'] / GB:,.1f}" if step["step"] == EPOCH else ""
             rows.append([mode, step["step"], duration(step["seconds"]), *sizes, gpu])
     title = (
         f"{content['nodes']:,} nodes, {content['edges']:,} edges, "

@@ -73,33 +73,33 @@ def report(
             metavar="RUNS",
         ),
     ],
-    wanted: ReportOptions,
+    options: ReportOptions,
 ) -> None:
     """Write a page that needs nothing but a browser; tables and figures for a paper on request."""
     require("matplotlib", "jinja2")
     if len(runs) == 1 and is_file(runs[0] / "search.yaml"):
-        report_search(session, runs[0], wanted)
+        report_search(session, runs[0], options)
         return
     from aspect.report.sources import find_sources
 
-    wanted.check()
+    options.check()
     sources = find_sources(runs)
-    out = wanted.out or sources[0].page
-    check_target(out, overwrite=wanted.overwrite)
-    material = _read(session, sources, wanted)
+    out = options.out or sources[0].page
+    check_target(out, overwrite=options.overwrite, inputs=runs)
+    material = _read(session, sources, options)
     with session.screen.activity("Drawing"):
         from aspect.report.page import render_page, sections
 
-        reference = wanted.reference
-        parts = sections(material, with_published=wanted.published, reference=reference)
-        page = render_page(material, parts, title=wanted.title or "", reference=reference)
+        reference = options.reference
+        parts = sections(material, with_published=options.published, reference=reference)
+        page = render_page(material, parts, title=options.title or "", reference=reference)
         # The page comes last: it says that the rest is there.
         files = {
-            **_tables(parts, material, wanted.tables),
-            **_figures(parts, material, wanted),
+            **_tables(parts, material, options.tables),
+            **_figures(parts, material, options),
             out: page.encode(),
         }
-    _write(files, overwrite=wanted.overwrite)
+    _write(files, overwrite=options.overwrite)
     content = {
         "report": str(out),
         "files": [str(path) for path in files],
@@ -110,23 +110,23 @@ def report(
     session.screen.answer(content, lambda: _show(session, content, list(files)))
 
 
-def report_search(session: Session, folder: Path, wanted: ReportOptions) -> None:
+def report_search(session: Session, folder: Path, options: ReportOptions) -> None:
     """The page of a search of `aspect tune`; only its place can be chosen."""
-    if wanted.model_copy(update={"out": None, "overwrite": False}) != ReportOptions():
+    if options.model_copy(update={"out": None, "overwrite": False}) != ReportOptions():
         raise SettingsError("A search has one page. Of the options only --out belongs to it.")
-    if wanted.out is not None:
-        check_target(wanted.out, overwrite=wanted.overwrite)
+    if options.out is not None:
+        check_target(options.out, overwrite=options.overwrite)
     with session.screen.activity("Drawing"):
         from aspect.report.study import write_study_page
 
-        out = write_study_page(folder, wanted.out)
+        out = write_study_page(folder, options.out)
     session.screen.answer(
         {"report": str(out), "files": [str(out)]},
         lambda: session.screen.say(f"Wrote {out}. Next: open {out} in a browser."),
     )
 
 
-def _read(session: Session, sources: Sequence[Source], wanted: ReportOptions) -> Material:
+def _read(session: Session, sources: Sequence[Source], options: ReportOptions) -> Material:
     runs = sum(source.kind == "run" for source in sources)
     done = iter(range(runs))
     with session.screen.progress("Inspecting runs") as advance:
@@ -134,8 +134,8 @@ def _read(session: Session, sources: Sequence[Source], wanted: ReportOptions) ->
 
         return read_sources(
             sources,
-            options=wanted.of_the_page,
-            beside_published=wanted.beside is not None,
+            options=options.of_the_page,
+            beside_published=options.beside is not None,
             device=session.device,
             data_dir=session.data_dir,
             on_run=lambda path: advance(next(done), runs, str(path)),
@@ -159,10 +159,10 @@ def _tables(parts: Sequence[Section], material: Material, folder: Path | None) -
 
 
 def _figures(
-    parts: Sequence[Section], material: Material, wanted: ReportOptions
+    parts: Sequence[Section], material: Material, options: ReportOptions
 ) -> dict[Path, bytes]:
     """Those of the page, and the maps that the page's script draws there."""
-    folder = wanted.figures
+    folder = options.figures
     if folder is None:
         return {}
     from aspect.report.model_plots import map_plots
@@ -171,7 +171,7 @@ def _figures(
     return {
         folder / f"{plot.name}.{kind}": plot.render(kind)
         for plot in (*plots, *map_plots(material.details))
-        for kind in wanted.formats or DEFAULT_FORMATS
+        for kind in options.formats or DEFAULT_FORMATS
     }
 
 

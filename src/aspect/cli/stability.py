@@ -56,7 +56,7 @@ class StabilityOptions(Config):
     splits: Annotated[
         SplitsName | None,
         typer.Option(
-            help=f"Kind of splits.  [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
+            help=f"Kind of splits. [default: {DEFAULT_SPLIT_KIND}, or that of the perturbation "
             "files]"
         ),
     ] = None
@@ -91,7 +91,7 @@ def stability(
         seed=session.seed or 0,
     )
     check_run(run)
-    file.check()
+    file.check(options.perturbation or ())
     for place in options.perturbation or ():
         files_at(place)
     with session.screen.activity("Starting"):

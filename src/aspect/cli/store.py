@@ -69,7 +69,7 @@ def store(
 
     Nodes come from --nodes: a table with ids and columns of numbers, or features as .npy, by whose
     rows the edges then name their ends. Without it, --features degree or random. `aspect store
-    STORE` alone verifies the checksum of every block. A call that was stopped goes on.
+    STORE` alone verifies the checksum of every block. The same command goes on after an interrupt.
     """
     from aspect.scale.store import GraphStore, is_store
 

@@ -42,17 +42,13 @@ def evaluate_task(
     if how.repeats is not None:
         options["repeats"] = how.repeats
     if how.task == "cluster":
+        _check_clusters(session, how.clusters, plans)
         folders = paths or run_all(session, plans, retrain=retrain)
         from aspect.experiment.tasks import cluster_runs
 
+        options |= {"clusters": how.clusters, "data_dir": session.data_dir}
         with session.screen.progress("Clustering") as advance:
-            return cluster_runs(
-                folders,
-                clusters=how.clusters,
-                data_dir=session.data_dir,
-                on_step=advance,
-                **options,
-            )
+            return cluster_runs(folders, on_step=advance, **options)
     if retrain:
         raise SettingsError("--task link trains anew every time, so that --retrain does nothing.")
     with session.screen.activity("Starting"):
@@ -76,6 +72,16 @@ def evaluate_task(
     with session.screen.progress("Training") as advance:
         runs = [str(path) for path in paths]
         return predict_links(experiments, labelled, runs=runs, on_step=advance, **options)
+
+
+def _check_clusters(session: Session, clusters: int | None, plans: Sequence[PlannedRun]) -> None:
+    """Refuse before the first training what the end would refuse."""
+    from aspect.evaluation.clustering import num_clusters
+
+    for plan in plans[:1]:  # none for runs
+        with session.screen.activity("Starting"):
+            labelled = plan.experiment.source.read(session.data_dir)
+        num_clusters(clusters, labelled.labels, labelled.graph.num_nodes)
 
 
 def show_task(session: Session, content: dict[str, Any]) -> None:

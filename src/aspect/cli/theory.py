@@ -11,7 +11,7 @@ from aspect.cli.options import OutFolder, Overwrite
 from aspect.cli.session import Session, command
 
 
-@command
+@command(without=("data_dir",))
 def theory(
     session: Session,
     quick: Annotated[

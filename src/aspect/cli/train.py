@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aspect.attacks.pruning import Pruning, edge_score_text, reached_text
+from aspect.attacks.pruning import edge_score_text, reached_text
 from aspect.attacks.registry import attack_title
 from aspect.cli.completion import graph_argument
 from aspect.cli.console import health_text
@@ -81,9 +81,8 @@ def plan_run(
     reading: Reading,
     seed: int | None,
     perturbation: PerturbedBy | None = None,
-    prune: Pruning | None = None,
 ) -> PlannedRun:
-    """Join graph, method, settings, seed, perturbation and pruning.
+    """Join graph, method, settings, seed and perturbation.
 
     What the command line says wins over a settings file, and that over what is shipped. Without
     either a graph is the embedded one.
@@ -113,7 +112,6 @@ def plan_run(
             "graph": source.graph,
             "reading": source.reading,
             "perturbation": perturbation or chosen.perturbation,
-            "prune": prune or chosen.prune,
             "seed": chosen.seed if seed is None else seed,
             "settings": {**chosen.settings, **overrides},
         }
@@ -154,8 +152,10 @@ def train(  # noqa: PLR0913, PLR0917 - groups of options
         if not config.is_file():
             raise RunError(f"There is no run to go on with in {out}. Name a graph to begin one.")
         options = options.model_copy(update={"config": str(config)})
-    plan = plan_run(graph, options, reading, session.seed, perturbation, prune)
-    plan = replace(plan, experiment=plan.experiment.model_copy(update=scale.changes()))
+    plan = plan_run(graph, options, reading, session.seed, perturbation)
+    # --prune 0 wins over a settings file that prunes.
+    changes = scale.changes() | ({} if pruning.prune is None else {"prune": prune})
+    plan = replace(plan, experiment=plan.experiment.model_copy(update=changes))
     if plan.experiment.perturbation is not None:  # a budget that its file cannot serve is refused
         with session.screen.activity("Reading the perturbation"):
             from aspect.experiment.run import PerturbedGraph
@@ -178,8 +178,8 @@ def run_all(session: Session, plans: Sequence[PlannedRun], *, retrain: bool) -> 
         # What `train` calls --overwrite would here replace the file of scores.
         raise type(error)(str(error).replace("--overwrite", "--retrain")) from error
     except KeyboardInterrupt as interrupt:
-        again = "the same command without --retrain" if retrain else "the same command"
-        raise KeyboardInterrupt(f"Interrupted. Go on with {again}.") from interrupt
+        without = " without --retrain" if retrain else ""
+        raise KeyboardInterrupt(f"Interrupted. The same command{without} goes on.") from interrupt
     return [plan.default_out for plan in plans]
 
 
@@ -254,19 +254,19 @@ def _show(session: Session, record: dict[str, Any]) -> None:
     if "health" in record:  # a complete run of version 0.1 has none
         say(health_text(record["health"]))
     if "perturbation" in record:
-        told = record["perturbation"]
-        attack = attack_title(told["kind"], told["solver"])
-        masked = f", {100 * told['budget']:.4g}% of the feature entries masked"
+        poison = record["perturbation"]
+        attack = attack_title(poison["kind"], poison["solver"])
+        masked = f", {100 * poison['budget']:.4g}% of the feature entries masked"
         say(
-            f"The graph was perturbed first by {attack}: {told['flips']} flips leave "
-            f"{told['edges']} edges{masked if told['features'] else ''}. It is evaluated on "
-            f"{told['splits']} split {told['split']} alone."
+            f"The graph was perturbed first by {attack}: {poison['flips']} flips leave "
+            f"{poison['edges']} edges{masked if poison['features'] else ''}. It is evaluated on "
+            f"{poison['splits']} split {poison['split']} alone."
         )
     if "prune" in record:
-        told = record["prune"]
-        what, count = "Weighed less" if told["soft"] else "Pruned", told["reached"] * told["edges"]
-        reached = reached_text(round(count), told["edges"], told["ratio"])
-        score = edge_score_text(told["score"], told["used_score"])
+        prune = record["prune"]
+        what, edges = "Weighed less" if prune["soft"] else "Pruned", prune["edges"]
+        reached = reached_text(round(prune["reached"] * edges), edges, prune["ratio"])
+        score = edge_score_text(prune["score"], prune["used_score"])
         say(f"{what} before the training: {reached}. {score}")
     say(f"Embeddings, model and record are in {run}.")
     has_labels = graph["classes"] > 1 and "seconds_by_step" not in record  # those of a store

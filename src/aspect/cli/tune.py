@@ -65,7 +65,7 @@ def tune(
 ) -> None:
     """Search for settings by their scores on validation nodes; test labels are masked.
 
-    The same command goes on with a search that was interrupted. The first trial is the start.
+    The same command goes on after an interrupt. The first trial has the settings of the start.
     """
     require("optuna", "matplotlib", "jinja2")  # its page is drawn at the end
     started, screen = time.monotonic(), session.screen
@@ -251,21 +251,21 @@ def _show(
     screen = session.screen
     columns = ["graph", "method", "trials", *ENDS, "best validation", "at the start", "mean cosine"]
     rows = []
-    for each in contents:
-        cosine = each["health"] and each["health"]["mean_cosine"]
-        numbers = map(number_text, (each["validation"], each["start"], cosine))
-        rows.append([*(each[column] for column in columns[:-3]), *numbers])
+    for content in contents:
+        cosine = content["health"] and content["health"]["mean_cosine"]
+        numbers = map(number_text, (content["validation"], content["start"], cosine))
+        rows.append([*(content[column] for column in columns[:-3]), *numbers])
     metrics = " or ".join(dict.fromkeys(METRICS[result.search.metric] for result in results))
     title = (
         f"Validation {metrics} in percent, mean over splits ({contents[0]['splits']}) and seeds, "
         "and the mean cosine of the best trial; unhealthy trials cannot be the best:"
     )
     screen.table(columns, rows, title=title)
-    for each, result in zip(contents, results, strict=True):
+    for content, result in zip(contents, results, strict=True):
         if result.best is None:
             continue
-        changed = " ".join(f"{name}={value}" for name, value in each["changed"].items())
-        screen.say(f"{each['graph']}, {each['method']}: {changed or 'the start is the best'}")
+        changed = " ".join(f"{name}={value}" for name, value in content["changed"].items())
+        screen.say(f"{content['graph']}, {content['method']}: {changed or 'the start is the best'}")
         graph = [result.search.graph] if result.search.source.is_named else []
-        screen.say(f"Trials: {each['report']}")
-        screen.say(f"Next: {join(['aspect', 'train', *graph, '--config', each['settings']])}")
+        screen.say(f"Trials: {content['report']}")
+        screen.say(f"Next: {join(['aspect', 'train', *graph, '--config', content['settings']])}")

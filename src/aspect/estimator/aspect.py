@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
-from pydantic.fields import FieldInfo
 from typing_extensions import override
 
 from aspect.config import default_of, meaning_of
@@ -21,12 +20,6 @@ from aspect.methods.aspect_s import AspectSConfig
 from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 
 SEARCH_SETTINGS = AspectSConfig.model_fields.keys() - AspectConfig.model_fields.keys()
-
-
-def _presets() -> set[str]:
-    """Data sets that settings are shipped for, and `paper`; published ones are not ours."""
-    names = {path.stem for path in (FOLDER / "aspect").glob("*.yaml")}
-    return {name for name in names if not name.endswith(".published")}
 
 
 class Aspect(Embedder):
@@ -108,7 +101,9 @@ class Aspect(Embedder):
         **changes: Unpack[AspectKeywords],
     ) -> Self:
         """The settings shipped for a data set, or those of `paper`; keywords change some."""
-        if name not in (known := _presets()):
+        known = {path.stem for path in (FOLDER / "aspect").glob("*.yaml")}
+        known = {preset for preset in known if not preset.endswith(".published")}  # not ours
+        if name not in known:
             raise UnknownNameError("preset", str(name), known)
         method, choice = "aspect-s" if stable else "aspect", "paper" if name == "paper" else None
         experiment, _ = find_experiment(method, name, choice)
@@ -124,12 +119,6 @@ class Aspect(Embedder):
         )
 
 
-def _type_text(name: str, field: FieldInfo) -> object:
-    """A setting's type as `keywords.py` writes it, without the bounds."""
-    hint = AspectKeywords.__annotations__.get(name, field.annotation)
-    return getattr(hint, "__forward_arg__", hint)
-
-
 def _explain_settings(cls: type[Aspect]) -> None:
     """Put every setting, its default and its meaning into the class's signature and docstring.
 
@@ -141,13 +130,17 @@ def _explain_settings(cls: type[Aspect]) -> None:
         only = ", with stable=True" if name in SEARCH_SETTINGS else ""
         text = f"{name} (default {default_of(field)!r}{only}): {meaning_of(field)}"
         lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
+    types = {  # as `keywords.py` writes them, without the bounds
+        name: getattr(hint, "__forward_arg__", hint)
+        for name, hint in AspectKeywords.__annotations__.items()
+    }
     fixed = list(inspect.signature(cls.__init__).parameters.values())[:-1]
     given = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default_of(field),
-            annotation=_type_text(name, field),
+            annotation=types.get(name, field.annotation),
         )
         for name, field in whole.items()
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from torch import Tensor
 
 from aspect import __version__
 from aspect.config import default_of, meaning_of
@@ -18,8 +19,8 @@ from aspect.data.encoder import FeatureEncoder
 from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
-from aspect.errors import AspectError, CheckpointError, SettingsError, UnknownNameError
-from aspect.estimator.model import GraphModel, choose_device, column_names
+from aspect.errors import AspectError, CheckpointError, SettingsError, UnknownNameError, warn
+from aspect.estimator.model import GraphModel, choose_device, column_names, settings_for
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Scaling
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 PROJECTION = "rows/projection"  # of features, in a saved model that was trained on rows
 SCALING = "scaling/"  # before the names of its tensors in a saved model
-CACHES = ("_copies", "_outputs", "_read", "_unmeasured")  # which a pickle leaves out
+# What a pickle leaves out: tensors stand for the first three, and the rest are caches.
+UNPICKLED = ("_method", "_projection", "_scaling", "_unmeasured", "_read", "_copies", "_outputs")
 
 
 class Embedder(GraphModel):
@@ -133,28 +135,38 @@ class Embedder(GraphModel):
                 They name nodes by a column `id`, `node` or `node_id`, else by the index of a pandas
                 frame, or as an array of ids; None stands for all nodes.
         """
+        from sklearn import get_config
+
         given = self._graph_of(graph)
         rows: NDArray[np.int64] | slice = slice(None)
         if self.graph is not None and graph is not None:
             rows = node_numbers(graph, given)
-        if self._container == "pandas":
+        if (self._container or get_config()["transform_output"]) == "pandas":
             frame = self.embed(given, as_frame=True).iloc[rows]
             # As scikit-learn's own transformers: rows keep the names that they came with.
-            return frame if isinstance(rows, slice) else frame.set_axis(_index_of(graph, frame))
+            is_named = not isinstance(rows, slice) and hasattr(graph, "iloc")  # by pandas
+            return frame.set_axis(graph.index) if is_named else frame
         return np.asarray(self.embed(given).numpy()[rows])
 
     def fit_transform(
         self,
         graph: Any = None,  # noqa: ANN401 - as for `transform`
         y: object = None,
+        **options: Any,  # noqa: ANN401 - of `fit`, as a pipeline passes them
     ) -> NDArray[np.float32] | pd.DataFrame:
         """Train and embed: `fit`, then `transform`."""
-        graph = self._graph_of(graph) if self.graph is None else graph  # converted once
-        return self.fit(graph, y).transform(graph)
+        if self.graph is None:
+            graph = self._graph_of(graph, is_new=True)  # converted once
+        return self.fit(graph, y, **options).transform(graph)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
-        """All arguments of the constructor, those that were left out with their defaults."""
-        fields = self.registration.config.model_fields
+        """All arguments of the constructor, those that were left out with their defaults.
+
+        A setting that was left out and that a table decides (`row_normalise`) is left out here too.
+        """
+        config = self.registration.config
+        decided = settings_for(config, is_encoded=True)
+        fields = {name: field for name, field in config.model_fields.items() if name not in decided}
         defaults = {name: default_of(field) for name, field in fields.items()}
         return {**self._arguments, "graph": self.graph, **defaults, **self._settings}
 
@@ -175,7 +187,10 @@ class Embedder(GraphModel):
         return made.set_output(transform=self._container)
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """What `transform` returns: `default` (an array) or `pandas`; None changes nothing."""
+        """What `transform` returns: `default` (an array) or `pandas`; None changes nothing.
+
+        Without it scikit-learn's own `transform_output` decides.
+        """
         if transform not in (None, "default", "pandas"):
             raise SettingsError(f"The output must be default or pandas. Got {transform!r}.")
         self._container = transform or self._container
@@ -207,19 +222,46 @@ class Embedder(GraphModel):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickles, as joblib's workers need: weights in place of the module and its caches."""
-        self._measured_scaling()
-        state = {name: value for name, value in vars(self).items() if name not in CACHES}
-        state["_method"] = None if self._method is None else self._method.state_dict()
-        return state
+        """For pickles, as joblib's workers need: tensors in place of the module and its caches."""
+        state = {name: value for name, value in vars(self).items() if name not in UNPICKLED}
+        return {**state, "tensors": self._tensors() if self.is_fitted else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        weights = state.pop("_method")
-        vars(self).update(state, _method=None, _read=None, _unmeasured=None)
+        tensors = state.pop("tensors")
+        vars(self).update(state, **dict.fromkeys(UNPICKLED))
         self._forget_outputs()
-        if weights is not None:
-            self._method = self.untrained(self._columns)
-            self._method.load_state_dict(weights)
+        device = self._arguments["device"]
+        try:
+            self.device = choose_device(device)
+        except SettingsError:
+            self._arguments, self.device = {**self._arguments, "device": None}, choose_device(None)
+            warn(f"Device {device!r} is not there: the model is on {self.device}.", UserWarning)
+        if tensors is not None:
+            self._restore(tensors)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """What a file or a pickle holds of a fitted model, on the CPU."""
+        tensors = dict(self.method.state_dict())
+        if self._projection is not None:
+            tensors[PROJECTION] = self._projection
+        if (scaling := self._measured_scaling()) is not None:
+            tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
+        return {name: tensor.cpu() for name, tensor in tensors.items()}
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        """Become the fitted model again whose tensors they are."""
+        tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        self._projection = tensors.pop(PROJECTION, None)
+        scaling = {
+            name.removeprefix(SCALING): tensors.pop(name)
+            for name in list(tensors)
+            if name.startswith(SCALING)
+        }
+        width = None if self.rows is None else self.rows.projection_width
+        method = self.untrained(width or self._num_features)
+        method.load_state_dict(tensors)
+        self._scaling = Scaling(**scaling) if scaling else None
+        self._method = method
 
     # Files
 
@@ -239,12 +281,7 @@ class Embedder(GraphModel):
         }
         if self.prune is not None:
             manifest["prune"] = self.prune.to_json()
-        tensors = dict(self.method.state_dict())
-        if self._projection is not None:
-            tensors[PROJECTION] = self._projection
-        if (scaling := self._measured_scaling()) is not None:
-            tensors |= {f"{SCALING}{name}": value for name, value in vars(scaling).items()}
-        write_tensors(Path(path), tensors, manifest)
+        write_tensors(Path(path), self._tensors(), manifest)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str | None = None) -> Self:
@@ -263,23 +300,14 @@ class Embedder(GraphModel):
         model._feature_names = _names_of(manifest, path)
         model.encoder = _encoder_of(manifest, path)
         model._trained_on = manifest.get("trained_on")
-        scaling = {
-            name.removeprefix(SCALING): tensors.pop(name).to(model.device)
-            for name in list(tensors)
-            if name.startswith(SCALING)
-        }
         try:
             if manifest.get("rows") is not None:
                 model.rows = RowSettings(**manifest["rows"])
-                model._projection = tensors.pop(PROJECTION, None)
-            method = model.untrained(model._columns)
-            method.load_state_dict(tensors)
-            model._scaling = Scaling(**scaling) if scaling else None
+            model._restore(tensors)
         except (RuntimeError, TypeError) as error:
             raise CheckpointError(
                 f"The weights in {path} do not fit the method {model.name!r} that it names."
             ) from error
-        model._method = method
         return model
 
     @classmethod
@@ -334,9 +362,3 @@ def _short(graph: object) -> str:
     if isinstance(graph, str | Graph | LabelledGraph):
         return repr(graph)
     return f"<{type(graph).__module__.partition('.')[0]} {type(graph).__name__}>"
-
-
-def _index_of(rows: object, frame: pd.DataFrame) -> pd.Index[Any]:
-    import pandas as pd
-
-    return rows.index if isinstance(rows, pd.DataFrame | pd.Series) else frame.index

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -103,7 +104,10 @@ class GraphModel:
             self.registration.config, settings, owner=owner, besides=self._offered
         )
         self.encoder: FeatureEncoder | None = None  # that made the features of the training graph
-        self.seed = _whole(seed)
+        try:  # NumPy's integers are welcome, but JSON does not know them
+            self.seed = operator.index(seed)
+        except TypeError as error:
+            raise SettingsError(f"The seed must be an integer. Got {seed!r}.") from error
         self.device = choose_device(device)
         self.prune = Pruning.of(prune)
         self.graph = graph
@@ -120,7 +124,7 @@ class GraphModel:
             "scale": scale,
         }
         self._settings = settings
-        self._container = "default"  # of what `transform` returns
+        self._container: str | None = None  # of `transform`; None: as scikit-learn says
         self._method: Method | None = None
         self._num_features = 0
         self._feature_names: tuple[str, ...] | None = None
@@ -272,7 +276,9 @@ class GraphModel:
         changes = "" if is_ours else " ".join(changes_of(graph))
         if changes and changes not in self._told:
             self._told.add(changes)
-            warn(changes, GraphWarning)
+            options = {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", changes)}
+            keywords = f" For files, aspect.read_graph takes {', '.join(sorted(options))}."
+            warn(changes + (keywords if options else ""), GraphWarning)
         if source is self.graph:
             self._read = graph
         return graph
@@ -285,9 +291,10 @@ class GraphModel:
 
     def _measured_scaling(self) -> Scaling | None:
         """Measured when it is first needed, by the pass that embeds the training graph."""
-        if self._unmeasured is not None:
-            graph, self._unmeasured = self._unmeasured, None
+        graph = self._unmeasured
+        if graph is not None:
             self._scaling = Scaling.of(self._output(graph).embedding)
+            self._unmeasured = None  # last: an interrupt, or another thread, may come before
         return self._scaling
 
     def outlook(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -308,12 +315,6 @@ class GraphModel:
         if expected is None:
             return sentences
         return (*sentences, *expected.sentences(method, " ".join(sentences)))
-
-    @property
-    def _columns(self) -> int:
-        """Columns of what the method is given: features, or their projection."""
-        width = None if self.rows is None else self.rows.projection_width
-        return width or self._num_features
 
     def untrained(self, num_features: int) -> Method:
         """The method with its first weights, which the seed decides."""
@@ -423,19 +424,19 @@ class GraphModel:
         versions = [tensor._version for tensor in self.method.state_dict().values()]
         kept = self._outputs.get(given)
         if kept is None or kept[0] != versions:
-            self._outputs.clear()
             with torch.autocast(seen.device.type, enabled=False):
                 output = output_of(self.method.eval(), seen)
             check_finite(output.embedding)
-            kept = self._outputs[given] = (versions, output)
+            kept = (versions, output)
+            self._outputs = WeakKeyDictionary({given: kept})
         return kept[1]
 
     def as_seen(self, graph: Any) -> Graph:  # noqa: ANN401
         """The graph as the fitted method reads it: pruned, with columns as in training."""
         given = self._converted(graph)
-        if given in self._copies:
-            copy = self._copies[given]
-            return given if copy is None else copy
+        copies = self._copies
+        if given in copies:
+            return copies[given] or given
         fitted = self.method
         seen = self._pruned(self._with_known_columns(self._placed(given)))
         if seen.num_features != self._num_features:
@@ -462,9 +463,9 @@ class GraphModel:
         )
 
     def _keep_copy(self, given: Graph, seen: Graph) -> None:
-        self._copies.clear()
-        self._outputs.clear()
-        self._copies[given] = None if seen is given else seen
+        # Replaced, not emptied: another thread may be reading the ones before.
+        self._copies = WeakKeyDictionary({given: None if seen is given else seen})
+        self._outputs = WeakKeyDictionary()
 
     def _with_known_columns(self, graph: Graph) -> Graph:
         """The columns as in training, by their names where both sides have them."""
@@ -492,14 +493,6 @@ def frame_of(rows: NDArray[np.float32], graph: Graph) -> pd.DataFrame:
     if graph.ids is not None:
         index = pd.Index(graph.ids, name="id", dtype="int64" if graph.integer_ids else None)
     return pd.DataFrame(rows, index=index, columns=column_names(rows.shape[1]))
-
-
-def _whole(seed: object) -> int:
-    """The seed as Python's own integer: NumPy's are welcome, but JSON does not know them."""
-    try:
-        return operator.index(seed)  # type: ignore[arg-type]  # this is the check
-    except TypeError as error:
-        raise SettingsError(f"The seed must be an integer. Got {seed!r}.") from error
 
 
 def _other_features(known: tuple[str, ...], given: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -25,6 +26,19 @@ class ClusterScore:
     nmi: float | None  # normalised mutual information with the classes, percent; None: no labels
     ari: float | None  # adjusted Rand index with the classes, in percent; 0 is chance
     silhouette: float | None  # from -1 to 1, without classes; None where all are one cluster
+
+
+def num_clusters(clusters: int | None, labels: Tensor | None, num_nodes: int) -> int:
+    """How many are meant, by default as many as there are classes; too few or many are refused."""
+    classes = 0 if labels is None else len(torch.unique(labels[labels != UNLABELLED]))
+    count = classes if clusters is None else clusters
+    if not 2 <= count < num_nodes:  # noqa: PLR2004 - one cluster is none
+        given = count if count else "none, and the graph has no labels"
+        raise SettingsError(
+            f"The number of clusters must lie between 2 and {num_nodes - 1}, one less than there "
+            f"are nodes. Got {given}."
+        )
+    return count
 
 
 def cluster_scores(
@@ -51,21 +65,14 @@ def cluster_scores(
         check_same_nodes(rows, classes)
         if not bool((classes != UNLABELLED).any()):
             classes = None
-    if clusters is None and classes is not None:
-        clusters = len(np.unique(classes[classes != UNLABELLED].numpy()))
-    if clusters is None or not 2 <= clusters < len(rows):  # noqa: PLR2004 - one cluster is none
-        given = "none, and the graph has no labels" if clusters is None else clusters
-        raise SettingsError(
-            f"The number of clusters must lie between 2 and {len(rows) - 1}, one less than there "
-            f"are nodes. Got {given}."
-        )
+    count = num_clusters(clusters, classes, len(rows))
     matrix = rows.cpu().double().numpy()
     scores = []
     for seed in range(seeds):
         with warnings.catch_warnings():
             # Fewer different rows than clusters: a collapse, which the scores show.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(clusters, n_init=STARTS, random_state=seed).fit_predict(matrix)
+            found = KMeans(count, n_init=STARTS, random_state=seed).fit_predict(matrix)
         scores.append(_score(matrix, found, classes, seed))
     return scores
 

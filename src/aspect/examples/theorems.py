@@ -52,17 +52,6 @@ class RegretBound:
         return self.gap_end - self.gap_start
 
 
-def growth_bound(growth: float, prefers_high: float, prefers_low: float, gap: float) -> float:
-    """The right side of Eq. (5), regret bound; 0 where one of the groups is empty.
-
-    >>> growth_bound(2.0, 0.5, 0.5, 1.0)  # all nodes in two equal groups: mu/2 r(1 - r)
-    0.25
-    """
-    if prefers_high == 0 or prefers_low == 0:
-        return 0.0
-    return growth / 2 * prefers_high * prefers_low / (prefers_high + prefers_low) * gap**2
-
-
 def mix_risks(
     bands: Float[Tensor, "2 nodes dim"],
     draws: Sequence[Draw],
@@ -125,7 +114,7 @@ def regret(risks: Float[Tensor, "nodes mixes"]) -> float:
 def largest_bound(
     risks: Float[Tensor, "nodes mixes"], mixes: Float[Tensor, " mixes"]
 ) -> RegretBound:
-    """The largest lower bound on the regret that the theorem gives on this grid of mixes.
+    """The largest right side of Eq. (5), regret bound, on this grid of mixes.
 
     A node's growth is the largest mu with `R(m) - min R >= mu/2 dist(m, best mixes)^2` at every mix
     of the grid. The proof needs growth only from the nodes that it counts, since all others add

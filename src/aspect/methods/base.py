@@ -292,9 +292,10 @@ class PerGraph(Generic[Prepared]):
 
     def __call__(self, graph: Graph) -> Prepared:
         """The result for this very graph, computed now if need be."""
-        if self._kept is None or self._kept[0] is not graph:
-            self._kept = (graph, self._make(graph))
-        return self._kept[1]
+        kept = self._kept  # another thread may replace it by that of its own graph
+        if kept is None or kept[0] is not graph:
+            kept = self._kept = (graph, self._make(graph))
+        return kept[1]
 
     def forget(self, *_: object) -> None:
         """Compute it anew at the next call; a hook for torch, whose arguments are ignored."""
