@@ -224,6 +224,16 @@ def test_a_store_that_changed_since_the_training_is_refused(tmp_path, capsys):
         assert "changed since" in capsys.readouterr().err
 
 
+def test_a_damaged_block_is_not_trained_on(tmp_path):
+    store = GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), tmp_path / "graph")
+    block = store.path / "features-00000.npy"
+    damaged = bytearray(block.read_bytes())
+    damaged[-7] ^= 1
+    block.write_bytes(damaged)
+    with pytest.raises(RunError, match=r"features-00000\.npy is damaged"):
+        train_run(on_store(store), tmp_path / "run", RunOptions(device="cpu"))
+
+
 def test_a_run_is_probed_beside_its_features(whole, capsys):
     assert run(["evaluate", str(whole), "--device", "cpu", "--json"]) == 0
     found = {row["name"]: row["strict"] for row in json.loads(capsys.readouterr().out)["rows"]}
