@@ -264,6 +264,8 @@ class BlockedRows:
         self._starts = np.array([start for start, _ in ranges])
         first = self.block(0)
         self.dtype: np.dtype[Any] = first.dtype
+        if first.dtype.kind == "S":  # each block is as wide as its longest text
+            self.dtype = np.result_type(*(self.block(k).dtype for k in range(len(self.ranges))))
         self.shape: tuple[int, ...] = (ranges[-1][1], *first.shape[1:])
 
     def __len__(self) -> int:
