@@ -245,11 +245,18 @@ def mapped(file: Path) -> NDArray[Any]:
 
 
 def converted(array: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
-    """The same numbers in another floating type; torch is several times faster at float16."""
-    if np.float16 not in (array.dtype, np.dtype(dtype)):
-        return array.astype(dtype, copy=False)
-    wanted = getattr(torch, np.dtype(dtype).name)
-    numbers: NDArray[Any] = torch.from_numpy(array).to(wanted, copy=True).numpy()
+    """The same finite numbers in another floating type, refused where they are too large for it."""
+    dtype = np.dtype(dtype)
+    if np.float16 in (array.dtype, dtype):  # torch is several times faster at it
+        numbers = torch.from_numpy(array).to(getattr(torch, dtype.name), copy=True).numpy()
+    else:
+        with np.errstate(over="ignore"):
+            numbers = array.astype(dtype, copy=False)
+    if dtype.itemsize < array.dtype.itemsize and not np.isfinite(numbers).all():
+        raise GraphError(
+            f"Numbers must fit {dtype}, up to {np.finfo(dtype).max:.3g}. "
+            f"Got {np.abs(array).max():.3g}: take a wider type, or rescale the features."
+        )
     return numbers
 
 
