@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
+import logging
 import os
 import shutil
 import threading
@@ -36,6 +38,8 @@ from aspect.workspace import (
     sealed,
     write_json,
 )
+
+logger = logging.getLogger(__name__)
 
 JOB = "job.json"  # what a folder is filled with: another job must not go on with it
 JOURNAL = "blocks.jsonl"
@@ -127,27 +131,35 @@ class BlockFolder:
         if not is_file(path / JOB):
             check_disk(path, num_bytes, advice)
         with Workspace.open(path, kind) as workspace:
-            text = json_text(job)
-            if workspace.has(JOB) and file_bytes(path / JOB) != text.encode():
-                raise RunError(
-                    f"{path} was begun with other input or settings, which {path / JOB} names. "
-                    "Choose another --out, or remove it."
-                )
-            if not workspace.has(JOB):
-                workspace.write(JOB, text)
             folder = cls(workspace, advice)
+            folder._claim(json_text(job))
             if folder.is_complete:
                 folder._remove_scratch()  # of a process that was killed in its last moment
             try:
                 yield folder
-            except GraphError:
-                folder._discard()  # the input is wrong: nothing made of it is worth keeping
+            except (GraphError, FileError) as error:
+                # A wrong input leaves nothing worth keeping, unlike a disk that is full.
+                if not isinstance(error.__cause__, OSError | FileError):
+                    folder._discard()
                 raise
             except MemoryError as error:
                 raise RunError(
                     f"Out of memory while {path} was filled. Lower --memory (memory_bytes in "
                     "Python) or the columns of the features. The same command then goes on."
                 ) from error
+
+    def _claim(self, job: str) -> None:
+        """Refuse the folder of another job; begin anew where files changed since it was begun."""
+        if self._workspace.has(JOB) and (begun := file_bytes(self.path / JOB)) != job.encode():
+            if self.is_complete or _without_versions(begun) != _without_versions(job):
+                raise RunError(
+                    f"{self.path} was begun with other input or settings, which {self.path / JOB} "
+                    "names. Choose another --out, or remove it."
+                )
+            logger.warning("Input changed since %s was begun: it is made anew.", self.path)
+            self._discard()
+        if not self._workspace.has(JOB):
+            self._workspace.write(JOB, job)
 
     @property
     def is_complete(self) -> bool:
@@ -214,6 +226,7 @@ class BlockFolder:
     def _discard(self) -> None:
         self._remove_scratch()
         self._workspace.remove(JOB, JOURNAL, *self._records)
+        self._records.clear()
 
     def _remove_scratch(self) -> None:
         for file in self.path.glob(f"{SCRATCH}*"):
@@ -230,6 +243,17 @@ class BlockFolder:
             with journal.open("r+b") as file:
                 file.truncate(whole)
         return read_json_lines(journal, BlockRecord, fix="Remove the folder and begin anew.")
+
+
+def _without_versions(job: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    """A job without what changes with a file of the same name: see `file_identity`."""
+
+    def without(part: Any) -> Any:  # noqa: ANN401
+        if isinstance(part, list):
+            return [without(item) for item in part if not isinstance(item, int)]
+        return {k: without(v) for k, v in part.items()} if isinstance(part, dict) else part
+
+    return without(json.loads(job))
 
 
 def mapped(file: Path) -> NDArray[Any]:
