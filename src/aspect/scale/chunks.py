@@ -26,7 +26,6 @@ from aspect.data.encoder import (
     Column,
     FeatureEncoder,
     Kind,
-    ParsedColumn,
     encoding_of,
 )
 from aspect.data.files import is_file, is_folder
@@ -154,50 +153,6 @@ def as_ids(piece: TableFile, name: str, *, as_integers: bool) -> NDArray[Any]:
 # Columns of features
 
 
-class _Moments:
-    """What a column's encoding depends on, gathered piece by piece."""
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.count, self.mean, self.squares = 0, 0.0, 0.0  # of deviations from the mean
-        self.missing, self.zeros, self.ones, self.lowest = 0, 0, 0, np.inf
-
-    def add(self, column: ParsedColumn) -> None:
-        """Take in the values of another piece (Chan's update of mean and variance)."""
-        known = column.values[~column.missing]
-        self.missing += len(column.values) - len(known)
-        if not len(known):
-            return
-        mean, count = float(known.mean()), self.count + len(known)
-        step = mean - self.mean
-        self.squares += float(np.square(known - mean).sum())
-        self.squares += step**2 * self.count * len(known) / count
-        self.mean += step * len(known) / count
-        self.count = count
-        self.zeros += int((known == 0).sum())
-        self.ones += int((known == 1).sum())
-        self.lowest = min(self.lowest, float(known.min()))
-
-    @property
-    def is_word(self) -> bool:
-        """Whether it may be one of a bag of words."""
-        return self.kind == "number" and self.lowest >= 0 and self.zeros >= BAG_ZEROS * self.count
-
-    def column(
-        self, name: str, scaling: FeatureScaling | None, *, is_word: bool, indicator: bool
-    ) -> Column:
-        """As `FeatureEncoder.fit` makes it."""
-        is_binary = self.zeros + self.ones == self.count
-        encoding = encoding_of(self.kind, scaling, is_word=is_word, is_binary=is_binary)
-        column = Column(
-            name=name, kind=self.kind, encoding=encoding, fill=self.mean, indicator=indicator
-        )
-        if encoding != "standard":
-            return column
-        std = float(np.sqrt(self.squares / max(1, self.count)))
-        return column.model_copy(update={"mean": self.mean, "scale": std or 1.0})
-
-
 def fit_pieces(
     pieces: Iterable[TableFile],
     names: Sequence[str],
@@ -205,38 +160,68 @@ def fit_pieces(
     scaling: FeatureScaling | None,
     impute: Impute | None,
 ) -> FeatureEncoder:
-    """Decide what becomes of every column, by one pass through the table."""
-    moments: dict[str, _Moments] = {}
+    """Decide what becomes of every column, by one pass through the table: `FeatureEncoder.fit`."""
+    from sklearn.preprocessing import StandardScaler
+
+    scaler, kinds = StandardScaler(), dict[str, Kind]()
+    zeros, ones, known = np.zeros((3, len(names)), np.int64)
+    has_gaps, is_negative = np.zeros((2, len(names)), np.bool_)
     for piece in pieces:
-        for name in names:
-            kind = moments[name].kind if name in moments else None
-            column = parse_column(piece, name, kind)
-            if column.kind == "text":
-                raise GraphError(
-                    f"Column {name!r} of {piece.called} holds texts, and a store takes "
-                    f"numbers, truth values and dates. Encode it, or pass --drop {name}."
-                )
-            if column.missing.any() and impute is None:
-                raise refused_gaps(piece, name, column.missing)
-            moments.setdefault(name, _Moments(column.kind)).add(column)
-    words = {name for name, each in moments.items() if each.is_word}
-    if scaling is not None or len(words) < BAG_COLUMNS:
-        words = set()
-    if words and len(words) < len(names):
+        rows = _parsed_rows(piece, names, kinds, impute)
+        gaps = np.isnan(rows)
+        has_gaps |= gaps.any(axis=0)
+        is_negative |= (rows < 0).any(axis=0)
+        zeros += (rows == 0).sum(axis=0)
+        ones += (rows == 1).sum(axis=0)
+        known += (~gaps).sum(axis=0)
+        scaler.partial_fit(rows)
+    are_numbers = np.array([kind == "number" for kind in kinds.values()])
+    is_word = are_numbers & ~is_negative & (zeros >= BAG_ZEROS * known)
+    if scaling is not None or is_word.sum() < BAG_COLUMNS:
+        is_word[:] = False
+    others = len(names) - is_word.sum()
+    if is_word.any() and others:
         raise GraphError(
-            f"{len(words)} columns look like a bag of words and {len(names) - len(words)} do not. "
+            f"{is_word.sum()} columns look like a bag of words and {others} do not. "
             "Say how they are scaled with --feature-scaling standard, rows or none."
         )
-    columns = [
-        each.column(
-            name,
-            scaling,
-            is_word=name in words,
-            indicator=impute == "indicator" and each.missing > 0,
+    columns = []
+    for k, (name, kind) in enumerate(kinds.items()):
+        is_binary = bool(zeros[k] + ones[k] == known[k])
+        encoding = encoding_of(kind, scaling, is_word=bool(is_word[k]), is_binary=is_binary)
+        mean = float(scaler.mean_[k]) if known[k] else 0.0
+        is_scaled = encoding == "standard" and known[k] > 0
+        columns.append(
+            Column(
+                name=name,
+                kind=kind,
+                encoding=encoding,
+                fill=mean,
+                indicator=impute == "indicator" and bool(has_gaps[k]),
+                mean=mean if is_scaled else 0.0,
+                scale=float(scaler.scale_[k]) if is_scaled else 1.0,
+            )
         )
-        for name, each in moments.items()
-    ]
     return FeatureEncoder(columns=tuple(columns), scaling=scaling, impute=impute)
+
+
+def _parsed_rows(
+    piece: TableFile, names: Sequence[str], kinds: dict[str, Kind], impute: Impute | None
+) -> NDArray[np.float64]:
+    """The values of some rows, NaN where missing; notes the kinds of columns not met before."""
+    values = []
+    for name in names:
+        column = parse_column(piece, name, kinds.get(name))
+        if column.kind == "text":
+            raise GraphError(
+                f"Column {name!r} of {piece.called} holds texts, and a store takes "
+                f"numbers, truth values and dates. Encode it, or pass --drop {name}."
+            )
+        if column.missing.any() and impute is None:
+            raise refused_gaps(piece, name, column.missing)
+        kinds[name] = column.kind
+        values.append(np.where(column.missing, np.nan, column.values))
+    return np.column_stack(values)
 
 
 def encode_piece(piece: TableFile, encoder: FeatureEncoder) -> NDArray[np.float32]:
