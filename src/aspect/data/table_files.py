@@ -177,7 +177,7 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
     else:
         table = frame if isinstance(frame, pa.Table) else pa.table(frame)
         _check_names(table.column_names, called)
-    return _with_rows(TableFile(called, _decoded(table), is_text=False))
+    return _with_rows(TableFile(called, decoded(table), is_text=False))
 
 
 def as_parsed(cells: Sequence[str]) -> str:
@@ -186,7 +186,7 @@ def as_parsed(cells: Sequence[str]) -> str:
     return " | ".join(repr(cell) for cell in cells[:MOST_SHOWN]) + dots
 
 
-def _decoded(table: pa.Table) -> pa.Table:
+def decoded(table: pa.Table) -> pa.Table:
     """The same with each dictionary's values in place of their numbers."""
     columns = {}
     for name in table.column_names:
@@ -234,7 +234,7 @@ def _read_parquet(path: Path) -> pa.Table:
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
         table = file.read(use_threads=False)  # see `_read_text`
         check_memory(sum(map(_text_bytes, table.columns)), path)
-        return _decoded(table)
+        return decoded(table)
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(

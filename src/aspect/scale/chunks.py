@@ -30,8 +30,8 @@ from aspect.data.encoder import (
 )
 from aspect.data.files import is_file, is_folder
 from aspect.data.source import FeatureScaling, Impute, Reading
-from aspect.data.table_files import TableFile, separator_of
-from aspect.errors import FileError, GraphError, reason
+from aspect.data.table_files import TableFile, decoded, separator_of
+from aspect.errors import FileError, GraphError, reason, shown
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
@@ -63,24 +63,40 @@ def mapped_array(path: Path, dimensions: int) -> NDArray[Any]:
     return array
 
 
+def _parquet_files(folder: Path) -> list[Path]:
+    """The parts of a table, in the order of their names, as Spark and Dask write them."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() == ".parquet")
+    deeper = [inner.name for inner in folder.iterdir() if is_folder(inner)]
+    if deeper or not files:  # partitions, whose columns are names of folders, or half a write
+        raise FileError(
+            f"{str(folder)!r} must hold .parquet files and no folders. "
+            f"Got {shown(deeper, repr) if deeper else 'no such file'}."
+        )
+    return files
+
+
 class TablePieces:
-    """A table as Parquet or delimited text, read in pieces."""
+    """A table as Parquet or delimited text, or a folder of Parquet files, read in pieces."""
 
     def __init__(self, path: Path, reading: Reading) -> None:
         self.path, self.reading, self._called = path, reading, repr(str(path))
-        self.identity = [*file_identity(path), reading.model_dump()]
-        self.is_text = path.name.lower().endswith(TEXT_SUFFIXES)
-        if not self.is_text and path.suffix.lower() != ".parquet":
+        self._files = _parquet_files(path) if is_folder(path) else [path]
+        self.is_text = self._files[0].name.lower().endswith(TEXT_SUFFIXES)
+        files = [file_identity(file) for file in self._files]
+        self.identity = [*(files[0] if len(files) == 1 else files), reading.model_dump()]
+        if not self.is_text and self._files[0].suffix.lower() != ".parquet":
             raise FileError(
-                f"Tables of this size are read from .parquet, {', '.join(TEXT_SUFFIXES)}. "
-                f"Got {path.name!r}."
+                f"Tables of this size are read from .parquet, {', '.join(TEXT_SUFFIXES)}, or a "
+                f"folder of .parquet files. Got {path.name!r}."
             )
 
     @cached_property
     def header(self) -> TableFile:
         """The table without its rows, which knows the columns."""
-        first = next(self._batches(None))
-        return TableFile(self._called, pa.Table.from_batches([first[:0]]), self.is_text)
+        first = next(self._batches(None), None)
+        if first is None:
+            raise FileError(f"{self._called} holds no rows.")
+        return TableFile(self._called, decoded(pa.Table.from_batches([first[:0]])), self.is_text)
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TableFile]:
         """These columns, so many rows at a time; the last piece may have fewer."""
@@ -89,13 +105,14 @@ class TablePieces:
             held.append(batch)
             while sum(part.num_rows for part in held) >= rows:
                 table = pa.Table.from_batches(held)
-                yield TableFile(
-                    self._called, table[:rows].combine_chunks(), self.is_text, first=first
-                )
+                yield self._piece(table[:rows], first)
                 held, first = table[rows:].to_batches(), first + rows
         if sum(part.num_rows for part in held):
-            table = pa.Table.from_batches(held).combine_chunks()
-            yield TableFile(self._called, table, self.is_text, first=first)
+            yield self._piece(pa.Table.from_batches(held), first)
+
+    def _piece(self, table: pa.Table, first: int) -> TableFile:
+        whole = decoded(table).combine_chunks()
+        return TableFile(self._called, whole, self.is_text, first=first)
 
     def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -105,15 +122,29 @@ class TablePieces:
             raise FileError(f"Cannot read {str(self.path)!r}: {first.rstrip('.')}.") from error
 
     def _parquet(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        with pyarrow.parquet.ParquetFile(self.path, pre_buffer=False) as file:
-            if file.metadata.num_rows == 0:
-                raise FileError(f"{str(self.path)!r} holds no rows.")
-            yield from file.iter_batches(columns=columns, use_threads=False)
+        schema = pyarrow.parquet.read_schema(self._files[0])
+        for part in self._files:
+            with pyarrow.parquet.ParquetFile(
+                part, pre_buffer=False, page_checksum_verification=True
+            ) as file:
+                if not file.schema_arrow.equals(schema):
+                    raise FileError(
+                        f"Files of {self._called} must have the same columns, of the same types. "
+                        f"{part.name!r} differs from {self._files[0].name!r}."
+                    )
+                yield from file.iter_batches(columns=columns, use_threads=False)
 
     def _text(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         names = self._reader(None, {}).schema.names
         # Every cell as it is written, as in smaller tables: `007` stays `007`.
-        yield from self._reader(columns, dict.fromkeys(names, pa.string()))
+        for batch in self._reader(columns, dict.fromkeys(names, pa.string())):
+            for column in batch.columns:
+                if pc.any(pc.match_substring_regex(column, "[\\n\\x00]")).as_py():
+                    raise FileError(
+                        f"Cells of {self._called} must end where their line ends, and hold no NUL. "
+                        "Is a quote not closed?"
+                    )
+            yield batch
 
     def _reader(
         self, columns: list[str] | None, types: dict[str, pa.DataType]
@@ -145,6 +176,8 @@ def as_ids(piece: TableFile, name: str, *, as_integers: bool) -> NDArray[Any]:
             ) from error
         return numbers
     texts = piece.ids(name).combine_chunks()  # which refuses gaps and fractions
+    if pc.any(pc.match_substring(texts, "\0")).as_py():
+        raise GraphError(f"Node ids must hold no NUL. Column {name!r} of {piece.called} has some.")
     width = max(1, pc.max(pc.binary_length(texts)).as_py())
     filled = pc.ascii_rpad(texts, width, padding="\0").cast(pa.binary()).cast(pa.binary(width))
     return np.frombuffer(filled.buffers()[1], f"S{width}", len(filled), filled.offset * width)
