@@ -42,8 +42,9 @@ def is_of_store(run: Path) -> bool:
     """Whether a run was trained on a graph that stays on the disk."""
     from aspect.scale.store import is_store
 
-    graph = load_experiment(run / CONFIG).graph if is_run(run) else None
-    return graph is not None and is_store(Path(graph))
+    graph = Path(load_experiment(run / CONFIG).graph) if is_run(run) else None
+    # A store that was moved leaves its path; a file of a graph in memory has an ending.
+    return graph is not None and (is_store(graph) or (graph.is_absolute() and not graph.suffix))
 
 
 def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:
