@@ -42,9 +42,11 @@ def is_of_store(run: Path) -> bool:
     """Whether a run was trained on a graph that stays on the disk."""
     from aspect.scale.store import is_store
 
-    graph = Path(load_experiment(run / CONFIG).graph) if is_run(run) else None
+    graph = load_experiment(run / CONFIG).graph if is_run(run) else None
+    if graph is None:
+        return False
     # A store that was moved leaves its path; a file of a graph in memory has an ending.
-    return graph is not None and (is_store(graph) or (graph.is_absolute() and not graph.suffix))
+    return is_store(Path(graph)) or (Path(graph).is_absolute() and not Path(graph).suffix)
 
 
 def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:
