@@ -29,6 +29,7 @@ from aspect.scale.sources import (
     NodePieces,
     NodeSource,
     StructuralNodes,
+    array_rows,
     edges_of_file,
     edges_of_table,
     have_integer_ids,
@@ -82,7 +83,8 @@ def build_store(
     elif nodes is not None:
         identity = [file_identity(file) for file in (nodes, labels) if file is not None]
         given = None if labels is None else mapped_array(labels, 1)
-        source = NodeArrays(mapped_array(nodes, 2), identity, labels=given)
+        matrix = mapped_array(nodes, 2)
+        source = NodeArrays(array_rows(matrix), matrix.shape, identity, labels=given)
     else:
         source = StructuralNodes(reading.features)
     return write_store(

@@ -145,35 +145,43 @@ def have_integer_ids(edges: TablePieces | None, nodes: TablePieces | None) -> bo
     return all(table.header.has_integers(name) for table, name in named)
 
 
+def array_rows(array: Numbers) -> Callable[[int], Iterator[Numbers]]:
+    """A function that reads so many rows of a mapped array at a time."""
+    return lambda rows: (np.array(array[start:end]) for start, end in row_ranges(len(array), rows))
+
+
 class NodeArrays(NodeSource):
-    """Features as a matrix, memory-mapped; nodes are called by their rows."""
+    """Features as a matrix that is read so many rows at a time; nodes are called by their rows."""
 
     named_by: NamedBy = "rows"
 
     def __init__(
         self,
-        features: Numbers,
+        features: Callable[[int], Iterator[Numbers]],
+        shape: tuple[int, ...],
         identity: list[Any],
         *,
         labels: Numbers | None = None,  # NaN or -1 where unknown
         split: Numbers | None = None,
     ) -> None:
-        self.identity, self._features, self._split = identity, features, split
-        self.num_nodes, self.num_features = features.shape
-        self._labels = None if labels is None else _class_numbers(labels, len(features))
-        if self._labels is not None:
-            classes = int(self._labels.max(initial=UNLABELLED)) + 1
+        self.identity, self._features = identity, features
+        self.num_nodes, self.num_features = self._shape = shape
+        self._beside = {} if split is None else {"split": split}
+        if labels is not None:
+            self._beside["labels"] = _class_numbers(labels, shape[0])
+            classes = int(self._beside["labels"].max(initial=UNLABELLED)) + 1
             self.class_names = tuple(map(str, range(classes)))
 
     @override
     def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
-        for start, end in row_ranges(len(self._features), rows):
-            columns = {"features": np.array(self._features[start:end])}
-            if self._labels is not None:
-                columns["labels"] = self._labels[start:end]
-            if self._split is not None:
-                columns["split"] = self._split[start:end]
-            yield columns
+        features, nodes = self._features(rows), self._shape[0]
+        for start, end in row_ranges(nodes, rows):
+            block = next(features, np.empty(0))
+            is_last = end == nodes
+            if len(block) != end - start or (is_last and next(features, None) is not None):
+                raise GraphError(f"{self.identity[0]!r} must have a row for each of {nodes} nodes.")
+            beside = {name: values[start:end] for name, values in self._beside.items()}
+            yield {"features": block, **beside}
 
 
 def _class_numbers(labels: Numbers, num_nodes: int) -> NDArray[np.int32]:
