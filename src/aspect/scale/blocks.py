@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import json
 import logging
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +42,7 @@ from aspect.workspace import (
 logger = logging.getLogger(__name__)
 
 JOB = "job.json"  # what a folder is filled with: another job must not go on with it
+VERSION = re.compile(rb"^ +\d+,?\n", re.MULTILINE)  # in it: a file's size, its time of change
 JOURNAL = "blocks.jsonl"
 SCRATCH = "scratch-"  # names of blocks that only serve to make others begin so
 GIB = 2**30
@@ -150,8 +151,10 @@ class BlockFolder:
 
     def _claim(self, job: str) -> None:
         """Refuse the folder of another job; begin anew where files changed since it was begun."""
-        if self._workspace.has(JOB) and (begun := file_bytes(self.path / JOB)) != job.encode():
-            if self.is_complete or _without_versions(begun) != _without_versions(job):
+        begun = file_bytes(self.path / JOB) if self._workspace.has(JOB) else job.encode()
+        if begun != job.encode():
+            is_same_command = VERSION.sub(b"", begun) == VERSION.sub(b"", job.encode())
+            if self.is_complete or not is_same_command:
                 raise RunError(
                     f"{self.path} was begun with other input or settings, which {self.path / JOB} "
                     "names. Choose another --out, or remove it."
@@ -243,17 +246,6 @@ class BlockFolder:
             with journal.open("r+b") as file:
                 file.truncate(whole)
         return read_json_lines(journal, BlockRecord, fix="Remove the folder and begin anew.")
-
-
-def _without_versions(job: str | bytes) -> Any:  # noqa: ANN401 - any JSON
-    """A job without what changes with a file of the same name: see `file_identity`."""
-
-    def without(part: Any) -> Any:  # noqa: ANN401
-        if isinstance(part, list):
-            return [without(item) for item in part if not isinstance(item, int)]
-        return {k: without(v) for k, v in part.items()} if isinstance(part, dict) else part
-
-    return without(json.loads(job))
 
 
 def mapped(file: Path) -> NDArray[Any]:

@@ -197,19 +197,15 @@ def fit_pieces(
     from sklearn.preprocessing import StandardScaler
 
     scaler, kinds = StandardScaler(), dict[str, Kind]()
-    zeros, ones, known = np.zeros((3, len(names)), np.int64)
-    has_gaps, is_negative = np.zeros((2, len(names)), np.bool_)
+    counts = np.zeros((5, len(names)), np.int64)
     for piece in pieces:
         rows = _parsed_rows(piece, names, kinds, impute)
-        gaps = np.isnan(rows)
-        has_gaps |= gaps.any(axis=0)
-        is_negative |= (rows < 0).any(axis=0)
-        zeros += (rows == 0).sum(axis=0)
-        ones += (rows == 1).sum(axis=0)
-        known += (~gaps).sum(axis=0)
+        is_gap = np.isnan(rows)
+        counts += np.sum([rows < 0, rows == 0, rows == 1, ~is_gap, is_gap], axis=1)
         scaler.partial_fit(rows)
+    negative, zeros, ones, known, missing = counts
     are_numbers = np.array([kind == "number" for kind in kinds.values()])
-    is_word = are_numbers & ~is_negative & (zeros >= BAG_ZEROS * known)
+    is_word = are_numbers & (negative == 0) & (zeros >= BAG_ZEROS * known)
     if scaling is not None or is_word.sum() < BAG_COLUMNS:
         is_word[:] = False
     others = len(names) - is_word.sum()
@@ -230,7 +226,7 @@ def fit_pieces(
                 kind=kind,
                 encoding=encoding,
                 fill=mean,
-                indicator=impute == "indicator" and bool(has_gaps[k]),
+                indicator=impute == "indicator" and bool(missing[k]),
                 mean=mean if is_scaled else 0.0,
                 scale=float(scaler.scale_[k]) if is_scaled else 1.0,
             )
