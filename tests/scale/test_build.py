@@ -11,6 +11,7 @@ import torch
 from aspect.data.source import Reading
 from aspect.data.tables import read_tables
 from aspect.errors import FileError, GraphError, RunError, SettingsError
+from aspect.scale import chunks
 from aspect.scale.build import build_store
 from aspect.scale.chunks import TablePieces
 from aspect.scale.store import GraphStore
@@ -209,6 +210,7 @@ def test_a_folder_of_parquet_files_is_one_table(tables, tmp_path):
 
 KILLED = """
 from aspect.data.source import Reading
+from aspect.scale import chunks
 from aspect.scale.build import build_store
 
 folder = Path(sys.argv[2])
@@ -305,6 +307,27 @@ def test_ids_that_would_merge(tmp_path):
     np.save(tmp_path / "e.npy", np.array([[1, 2], [2, 2**63 + 1]], np.uint64))
     with pytest.raises(GraphError, match=r"below 2\*\*63"):
         build_store(tmp_path / "e.npy", tmp_path / "s", Reading(features="degree"))
+
+
+def test_ids_too_long_for_the_memory(tmp_path, monkeypatch):
+    """All ids of a part are as wide as its longest one."""
+    monkeypatch.setattr(chunks, "MOST_ID_BYTES", 10_000)
+    ids = [f"n{k}" for k in range(99)] + ["x" * 200]
+    edges = written(pd.DataFrame({"source": ids, "target": ids[::-1]}), tmp_path / "e.csv")
+    reading = Reading(features="degree")
+    with pytest.raises(GraphError, match="up to 200 bytes, too many for 100 rows at a time"):
+        build_store(edges, tmp_path / "store", reading)
+    store = build_store(edges, tmp_path / "store", reading, memory_bytes=40 * 256)
+    assert sorted(each.decode() for each in store.ids[:]) == sorted(ids)
+
+
+def test_a_text_in_another_encoding(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target\na,\xe9\n\xe9,b\n", encoding="latin-1")
+    with pytest.raises(FileError, match="Pass --encoding"):
+        build_store(tmp_path / "e.csv", tmp_path / "store", Reading(features="degree"))
+    reading = Reading(features="degree", encoding="latin-1")
+    store = build_store(tmp_path / "e.csv", tmp_path / "store", reading)
+    assert [each.decode() for each in store.ids[:]] == ["a", "b", "\xe9"]
 
 
 @pytest.mark.parametrize(("largest", "dtype"), [(1e5, "float16"), (1e300, "float32")])

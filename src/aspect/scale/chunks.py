@@ -34,6 +34,7 @@ from aspect.data.table_files import TableFile, decoded, separator_of
 from aspect.errors import FileError, GraphError, reason, shown
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+MOST_ID_BYTES = 2**31 - 1  # of texts of one length, as Arrow counts them
 TEXT_BLOCK = 2**24  # bytes that are parsed at a time; a row must fit
 
 
@@ -119,6 +120,7 @@ class TablePieces:
             yield from self._text(columns) if self.is_text else self._parquet(columns)
         except (pa.ArrowException, OSError) as error:
             first = reason(error) if isinstance(error, OSError) else str(error).splitlines()[0]
+            first = first.replace("UTF8 data", "UTF-8. Pass --encoding with the name that it has")
             raise FileError(f"Cannot read {str(self.path)!r}: {first.rstrip('.')}.") from error
 
     def _parquet(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
@@ -179,6 +181,11 @@ def as_ids(piece: TableFile, name: str, *, as_integers: bool) -> NDArray[Any]:
     if pc.any(pc.match_substring(texts, "\0")).as_py():
         raise GraphError(f"Node ids must hold no NUL. Column {name!r} of {piece.called} has some.")
     width = max(1, pc.max(pc.binary_length(texts)).as_py())
+    if width * len(texts) > MOST_ID_BYTES:
+        raise GraphError(
+            f"Node ids of {piece.called} have up to {width} bytes, too many for {len(texts)} rows "
+            "at a time. Shorten them, or lower --memory (memory_bytes in Python)."
+        )
     filled = pc.ascii_rpad(texts, width, padding="\0").cast(pa.binary()).cast(pa.binary(width))
     return np.frombuffer(filled.buffers()[1], f"S{width}", len(filled), filled.offset * width)
 
