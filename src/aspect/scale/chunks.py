@@ -81,6 +81,7 @@ class TablePieces:
 
     def __init__(self, path: Path, reading: Reading) -> None:
         self.path, self.reading, self._called = path, reading, repr(str(path))
+        self._is_checked = False  # whether a text was read through once
         self._files = _parquet_files(path) if is_folder(path) else [path]
         self.is_text = self._files[0].name.lower().endswith(TEXT_SUFFIXES)
         files = [file_identity(file) for file in self._files]
@@ -138,15 +139,21 @@ class TablePieces:
 
     def _text(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         names = self._reader(None, {}).schema.names
+        every = None if columns is None or not self._is_checked else columns
         # Every cell as it is written, as in smaller tables: `007` stays `007`.
-        for batch in self._reader(columns, dict.fromkeys(names, pa.string())):
-            for column in batch.columns:
-                if pc.any(pc.match_substring_regex(column, "[\\n\\x00]")).as_py():
-                    raise FileError(
-                        f"Cells of {self._called} must end where their line ends, and hold no NUL. "
-                        "Is a quote not closed?"
-                    )
-            yield batch
+        for batch in self._reader(every, dict.fromkeys(names, pa.string())):
+            if not self._is_checked:  # in all columns: an open quote hides whole rows
+                self._check_cells(batch)
+            yield batch if columns is None else batch.select(columns)
+        self._is_checked = True
+
+    def _check_cells(self, batch: pa.RecordBatch) -> None:
+        for column in batch.columns:
+            if pc.any(pc.match_substring_regex(column, "[\\n\\x00]")).as_py():
+                raise FileError(
+                    f"Cells of {self._called} must end where their line ends, and hold no NUL. "
+                    "Is a quote not closed?"
+                )
 
     def _reader(
         self, columns: list[str] | None, types: dict[str, pa.DataType]
