@@ -285,6 +285,7 @@ def refused(tables, tmp_path, *, edges=None, nodes=None, **options):
         ('source,target,note\na,b,"x\nb,c,y\nc,a,z\n', "Is a quote not closed?"),
         ("source,target\na,b\0\nb,c\n", "hold no NUL"),
         ("source,target\n", "holds no rows"),
+        ("source,source\na,b\n", "must have different names"),
         ("source,target\na,b\nb,c,d\n", "Expected 2 columns, got 3"),
     ],
 )

@@ -165,7 +165,7 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
                     f"{index!r} with the ids."
                 )
             frame = frame.rename_axis(index).reset_index()
-        _check_names(list(frame.columns), called)
+        check_names(list(frame.columns), called)
         try:
             table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         except (pa.ArrowException, ValueError, TypeError) as error:
@@ -176,7 +176,7 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
             ) from error
     else:
         table = frame if isinstance(frame, pa.Table) else pa.table(frame)
-        _check_names(table.column_names, called)
+        check_names(table.column_names, called)
     return _with_rows(TableFile(called, decoded(table), is_text=False))
 
 
@@ -200,7 +200,7 @@ def decoded(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _check_names(names: Sequence[str], called: str) -> None:
+def check_names(names: Sequence[str], called: str) -> None:
     if len(names) > MOST_COLUMNS:
         raise FileError(
             f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {called}. "
@@ -220,7 +220,7 @@ def _read_parquet(path: Path) -> pa.Table:
         raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
     try:
         schema = pyarrow.parquet.read_schema(pa.BufferReader(data))
-        _check_names(schema.names, repr(str(path)))
+        check_names(schema.names, repr(str(path)))
         file = pyarrow.parquet.ParquetFile(
             pa.BufferReader(data),
             pre_buffer=False,
@@ -310,7 +310,7 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
 def _header(text: bytes, separator: str, called: str) -> list[str]:
     """The cells of the first line; a lone one may hide another delimiter."""
     names = next((cells for _, cells in _records(text, separator, called) if cells), [])
-    _check_names(names, called)
+    check_names(names, called)
     first = "".join(names[:1]).strip()
     if first in COMMENTS or (len(names) == 1 and first.startswith(COMMENTS)):
         raise FileError(

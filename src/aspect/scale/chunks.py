@@ -30,7 +30,7 @@ from aspect.data.encoder import (
 )
 from aspect.data.files import is_file, is_folder
 from aspect.data.source import FeatureScaling, Impute, Reading
-from aspect.data.table_files import TableFile, decoded, separator_of
+from aspect.data.table_files import TableFile, check_names, decoded, separator_of
 from aspect.errors import FileError, GraphError, reason, shown
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -98,6 +98,7 @@ class TablePieces:
         first = next(self._batches(None), None)
         if first is None:
             raise FileError(f"{self._called} holds no rows.")
+        check_names(first.schema.names, self._called)
         return TableFile(self._called, decoded(pa.Table.from_batches([first[:0]])), self.is_text)
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[TableFile]:
