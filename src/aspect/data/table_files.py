@@ -201,6 +201,7 @@ def decoded(table: pa.Table) -> pa.Table:
 
 
 def check_names(names: Sequence[str], called: str) -> None:
+    """Refuse columns of one name, and too many."""
     if len(names) > MOST_COLUMNS:
         raise FileError(
             f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {called}. "
