@@ -133,6 +133,13 @@ def test_a_record_is_plain_json(probe):
         (lambda z, y: (z, torch.full_like(y, -1)), "no node has one"),
         (lambda z, y: (z, torch.zeros_like(y)), "at least 2 classes. Got 1 class"),
         (lambda z, y: (z[:0], y[:0]), "Got no labels"),
+        (lambda z, y: (z, y.double().index_fill(0, torch.tensor([3]), torch.inf)), "Got inf"),
+        (lambda z, y: (z, y + 10**12), "Got 1000000000002 among 120 nodes: number them"),
+        (lambda z, y: (z + 1j, y), r"real and dense. Got torch\.complex64"),
+        (lambda z, y: ((z + 1j).numpy(), y), r"real and dense. Got torch\.complex64"),
+        (lambda z, y: (z.to_sparse(), y), r"real and dense. .*sparse_coo"),
+        (lambda z, y: (z.numpy().astype(str), y), r"must be numbers. Got an array of <U"),
+        (lambda z, y: (z.double() * 1e200, y), "finite as float32"),
     ],
 )
 def test_what_cannot_be_probed_is_refused(change, sentence):

@@ -94,3 +94,9 @@ def test_what_cannot_be_paired_is_refused(a, b, sentence):
 def test_negative_ratio_is_refused():
     with pytest.raises(SettingsError, match=r"test to training nodes must be >= 0. Got -1.0"):
         paired_test([1.0, 2.0], [2.0, 1.0], test_to_train=-1.0)
+
+
+def test_a_difference_by_rounding_is_none():
+    test = paired_test([0.1 + 0.2] * 4, [0.3] * 4)
+    assert (test.wins, test.corrected_p_value, test.p_value) == (0, 1.0, 1.0)
+    assert paired_test([2.0] * 4, [1.0] * 4).corrected_p_value == 0.0

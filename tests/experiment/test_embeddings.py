@@ -163,6 +163,9 @@ def test_wrong_files_are_refused(tmp_path, graph):
         (frame(columns=("x", "label")), "has a column 'label': embeddings must not hold labels"),
         (frame().assign(z1="word"), r"must hold numbers\. Others do: 'z1'"),
         (frame(ids=("a", "a")), "more than one row of 'a'"),
+        # Ids that are not called so: their rows would be taken in the order of the graph's nodes.
+        (frame().rename(columns={"id": "vertex"}), r"columns 'vertex' \(1 in all\) beside the"),
+        (frame(columns=("a", "b")).assign(id=[5, 3, 4]).rename(columns={"id": "no"}), "'no'"),
     ]:
         with pytest.raises(FileError, match=sentence):
             EmbeddingFile.read(written(tmp_path, "z.csv", table))

@@ -213,15 +213,26 @@ def test_embeddings_are_written_in_row_groups(whole, tmp_path, capsys):
     assert "written as .parquet" in capsys.readouterr().err
 
 
-def test_a_store_that_changed_since_the_training_is_refused(tmp_path, capsys):
+def test_a_store_that_is_gone_or_changed_since_the_training_is_refused(tmp_path, capsys):
     path = tmp_path / "graph"
     store = GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), path, rows_per_block=70)
     train_run(on_store(store), tmp_path / "run", RunOptions(device="cpu"))
     rmtree(path)
-    GraphStore.from_graph(mixed_graph(num_nodes=200, seed=2), path, rows_per_block=70)
-    for command in (["embed", "--out", str(tmp_path / "z.parquet")], ["evaluate"]):
-        assert run([command[0], str(tmp_path / "run"), *command[1:]]) == 2
-        assert "changed since" in capsys.readouterr().err
+    for sentence in (f"{path} holds no graph store", "changed since"):
+        for command in (["embed", "--out", str(tmp_path / "z.parquet")], ["evaluate"]):
+            assert run([command[0], str(tmp_path / "run"), *command[1:]]) == 2
+            assert sentence in capsys.readouterr().err
+        GraphStore.from_graph(mixed_graph(num_nodes=200, seed=2), path, rows_per_block=70)
+
+
+def test_a_damaged_block_is_not_trained_on(tmp_path):
+    store = GraphStore.from_graph(mixed_graph(num_nodes=200, seed=1), tmp_path / "graph")
+    block = store.path / "features-00000.npy"
+    damaged = bytearray(block.read_bytes())
+    damaged[-7] ^= 1
+    block.write_bytes(damaged)
+    with pytest.raises(RunError, match=r"features-00000\.npy is damaged"):
+        train_run(on_store(store), tmp_path / "run", RunOptions(device="cpu"))
 
 
 def test_a_run_is_probed_beside_its_features(whole, capsys):

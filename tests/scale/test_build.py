@@ -1,5 +1,7 @@
 """Files of any size as a store: the same graph as in memory, whatever the memory bound."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ import torch
 from aspect.data.source import Reading
 from aspect.data.tables import read_tables
 from aspect.errors import FileError, GraphError, RunError, SettingsError
+from aspect.scale import chunks
 from aspect.scale.build import build_store
 from aspect.scale.chunks import TablePieces
 from aspect.scale.store import GraphStore
@@ -152,8 +155,62 @@ def test_weights_are_those_in_memory(tables, tmp_path):
     np.testing.assert_array_equal(entries(plain), in_memory(expected))
 
 
+def test_texts_as_ids_keep_all_letters_in_every_block(tmp_path):
+    """A block is as wide as its longest id, and later ids are longer."""
+    ids = [f"{'x' * (k // 8)}{k}" for k in range(40)]
+    edges = written(pd.DataFrame({"source": ids, "target": ids[::-1]}), tmp_path / "e.csv")
+    nodes = written(pd.DataFrame({"id": ids, "f": np.arange(40) / 7}), tmp_path / "n.csv")
+    store = build_store(edges, tmp_path / "store", Reading(nodes=str(nodes)), rows_per_block=8)
+    assert [each.decode() for each in store.ids[:]] == ids
+    assert [each.decode() for each in store.ids[np.array([3, 39])]] == ["3", "xxxx39"]
+
+
+def test_an_array_may_name_integers_of_a_text(tmp_path):
+    np.save(tmp_path / "e.npy", np.array([[7, 8], [8, 100]]))
+    nodes = written(pd.DataFrame({"id": [100, 7, 8], "f": [0.5, 2, 4]}), tmp_path / "n.csv")
+    store = build_store(tmp_path / "e.npy", tmp_path / "store", Reading(nodes=str(nodes)))
+    assert entries(store).tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
+
+
+def test_a_constant_column_is_zero_as_in_memory(tables, tmp_path):
+    nodes = tables[1][["id"]].assign(same=0.1, large=1234567.1, age=tables[1].age)
+    files = [written(tables[0], tmp_path / "e.csv"), written(nodes, tmp_path / "n.csv")]
+    reading = Reading(nodes=str(files[1]))
+    features = build_store(files[0], tmp_path / "store", reading).features[:]
+    expected = read_tables(files[0], reading).graph.features.numpy()
+    np.testing.assert_allclose(features, expected, atol=1e-5)
+    assert np.abs(features[:, :2]).max() < 1e-5
+
+
+def test_a_folder_of_parquet_files_is_one_table(tables, tmp_path):
+    """As Spark writes it."""
+    whole, folders = [], []
+    for name, frame in zip(("e", "n"), tables, strict=True):
+        whole.append(written(frame, tmp_path / f"{name}.parquet"))
+        folders.append(tmp_path / f"{name}-parts.parquet")
+        folders[-1].mkdir()
+        (folders[-1] / "_SUCCESS").touch()
+        for k, rows in enumerate(np.array_split(np.arange(len(frame)), 4)):
+            written(frame.iloc[rows], folders[-1] / f"part-{k:05d}.snappy.parquet")
+    one, other = (
+        build_store(edges, tmp_path / f"store{k}", Reading(nodes=str(nodes)), memory_bytes=SMALL)
+        for k, (edges, nodes) in enumerate((whole, folders))
+    )
+    same = [contents(store.path) for store in (one, other)]
+    for names in same:
+        del names["job.json"], names["manifest.json"]
+    assert same[0] == same[1]
+    written(tables[0].rename(columns={"target": "to"}), folders[0] / "part-9.parquet")
+    with pytest.raises(FileError, match=r"'part-9\.parquet' differs from 'part-00000"):
+        build_store(folders[0], tmp_path / "again", Reading(nodes=str(folders[1])))
+    (folders[1] / "_temporary").mkdir()
+    with pytest.raises(FileError, match=r"and no folders\. Got '_temporary'"):
+        build_store(whole[0], tmp_path / "again", Reading(nodes=str(folders[1])))
+
+
 KILLED = """
 from aspect.data.source import Reading
+from aspect.scale import chunks
 from aspect.scale.build import build_store
 
 folder = Path(sys.argv[2])
@@ -188,6 +245,23 @@ def test_a_killed_call_goes_on_and_ends_in_the_same_bytes(tables, tmp_path, at_b
     assert contents(resumed.path) == contents(whole.path)
 
 
+def test_a_killed_call_begins_anew_where_a_file_changed(tables, tmp_path, caplog):
+    written(tables[0], tmp_path / "e.parquet")
+    written(tables[1], tmp_path / "n.parquet")
+    run_and_kill(KILLED, 20, tmp_path)
+    written(tables[0][:500], tmp_path / "e.parquet")
+    reading, killed = Reading(nodes=str(tmp_path / "n.parquet")), tmp_path / "killed"
+    with pytest.raises(RunError, match="begun with other input or settings"):
+        build_store(tmp_path / "e.parquet", killed, reading, rows_per_block=71)
+    made = build_store(tmp_path / "e.parquet", killed, reading, rows_per_block=70)
+    assert f"Input changed since {killed} was begun" in caplog.text
+    whole = build_store(tmp_path / "e.parquet", tmp_path / "whole", reading, rows_per_block=70)
+    assert contents(made.path) == contents(whole.path)
+    written(tables[0], tmp_path / "e.parquet")
+    with pytest.raises(RunError, match="begun with other input or settings"):
+        build_store(tmp_path / "e.parquet", killed, reading, rows_per_block=70)
+
+
 # What is wrong with the input
 
 
@@ -201,6 +275,87 @@ def refused(tables, tmp_path, *, edges=None, nodes=None, **options):
         build_store(files[0], tmp_path / "store", Reading(nodes=str(files[1]), **options))
     assert {file.name for file in (tmp_path / "store").glob("*")} <= {".lock"}
     return str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a,b\nb,c\nc,a\n", "which looks like a row. Add a header line."),
+        ('source,target\na,"b\nb,c\nc,a\n', "Is a quote not closed?"),
+        ('source,target,note\na,b,"x\nb,c,y\nc,a,z\n', "Is a quote not closed?"),
+        ("source,target\na,b\0\nb,c\n", "hold no NUL"),
+        ("source,target\n", "holds no rows"),
+        ("source,source\na,b\n", "must have different names"),
+        ("source,target\na,b\nb,c,d\n", "Expected 2 columns, got 3"),
+    ],
+)
+@pytest.mark.parametrize("has_nodes", [True, False])
+def test_texts_that_are_no_table(tmp_path, text, sentence, has_nodes):
+    """Nothing of them is left behind, so that another command may take the folder."""
+    (tmp_path / "e.csv").write_text(text)
+    nodes = written(pd.DataFrame({"id": [*"abc"], "f": [0.5, 2, 4]}), tmp_path / "n.csv")
+    reading = Reading(nodes=str(nodes)) if has_nodes else Reading(features="degree")
+    with pytest.raises(FileError, match=re.escape(sentence)):
+        build_store(tmp_path / "e.csv", tmp_path / "store", reading)
+    assert {file.name for file in (tmp_path / "store").glob("*")} <= {".lock"}
+
+
+def test_ids_that_would_merge(tmp_path):
+    frame = pd.DataFrame({"source": ["a", "a\0"], "target": ["b", "c"]})
+    with pytest.raises(GraphError, match="must hold no NUL"):
+        build_store(
+            written(frame, tmp_path / "e.parquet"), tmp_path / "s", Reading(features="degree")
+        )
+    np.save(tmp_path / "e.npy", np.array([[1, 2], [2, 2**63 + 1]], np.uint64))
+    with pytest.raises(GraphError, match=r"below 2\*\*63"):
+        build_store(tmp_path / "e.npy", tmp_path / "s", Reading(features="degree"))
+
+
+def test_ids_too_long_for_the_memory(tmp_path, monkeypatch):
+    """All ids of a part are as wide as its longest one."""
+    monkeypatch.setattr(chunks, "MOST_ID_BYTES", 10_000)
+    ids = [f"n{k}" for k in range(99)] + ["x" * 200]
+    edges = written(pd.DataFrame({"source": ids, "target": ids[::-1]}), tmp_path / "e.csv")
+    reading = Reading(features="degree")
+    with pytest.raises(GraphError, match="up to 200 bytes, too many for 100 rows at a time"):
+        build_store(edges, tmp_path / "store", reading)
+    store = build_store(edges, tmp_path / "store", reading, memory_bytes=40 * 256)
+    assert sorted(each.decode() for each in store.ids[:]) == sorted(ids)
+
+
+def test_a_text_in_another_encoding(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target\na,\xe9\n\xe9,b\n", encoding="latin-1")
+    with pytest.raises(FileError, match="Pass --encoding"):
+        build_store(tmp_path / "e.csv", tmp_path / "store", Reading(features="degree"))
+    reading = Reading(features="degree", encoding="latin-1")
+    store = build_store(tmp_path / "e.csv", tmp_path / "store", reading)
+    assert [each.decode() for each in store.ids[:]] == ["a", "b", "\xe9"]
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(1e5, "float16"), (1e300, "float32")])
+def test_features_that_are_too_large(tmp_path, largest, dtype):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "f.npy", np.array([[largest], [1], [2]]))
+    with pytest.raises(GraphError, match=f"Numbers must fit {dtype}"):
+        build_store(
+            tmp_path / "e.npy",
+            tmp_path / "store",
+            Reading(nodes=str(tmp_path / "f.npy")),
+            dtype=dtype,
+        )
+
+
+def test_labels_of_too_many_classes(tmp_path):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "f.npy", np.eye(3))
+    np.save(tmp_path / "l.npy", np.array([0, 1, 2_000_000_000]))
+    with pytest.raises(GraphError, match="class numbers from 0, at most 1048575"):
+        build_store(
+            tmp_path / "e.npy",
+            tmp_path / "store",
+            Reading(nodes=str(tmp_path / "f.npy")),
+            labels=tmp_path / "l.npy",
+        )
 
 
 def test_ids_that_do_not_fit(tables, tmp_path):
@@ -242,7 +397,7 @@ def test_files_that_do_not_fit(tables, tmp_path):
     with pytest.raises(FileError, match="no such file"):
         build_store(tmp_path / "gone.parquet", tmp_path / "store", nodes)
     (tmp_path / "parts").mkdir()
-    with pytest.raises(FileError, match=r"Cannot read '.*parts': it is a folder\."):
+    with pytest.raises(FileError, match=r"'.*parts' must hold \.parquet files.* Got no such file"):
         build_store(tmp_path / "parts", tmp_path / "store", nodes)
     (tmp_path / "edges.xlsx").touch()
     with pytest.raises(FileError, match=r"are read from \.parquet"):

@@ -104,9 +104,13 @@ def test_seeds_differ(store, tmp_path):
     assert other.digest != store.digest
 
 
-def test_too_few_nodes_are_refused(tmp_path):
-    with pytest.raises(GraphError, match=r"at least 16 nodes\. Got 15"):
-        generate_store(MixedModel(nodes=15), tmp_path / "store")
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [(MixedModel(nodes=15), "7 and 8"), (MixedModel(nodes=100, heterophilic=0.99), "1 and 99")],
+)
+def test_too_few_nodes_are_refused(tmp_path, model, sizes):
+    with pytest.raises(GraphError, match=f"at least 16 nodes, and 4 in each region .* {sizes}"):
+        generate_store(model, tmp_path / "store")
 
 
 @pytest.mark.parametrize("is_there", [False, True])

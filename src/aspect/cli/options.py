@@ -41,7 +41,10 @@ def is_of_store(run: Path) -> bool:
     from aspect.scale.store import is_store
 
     graph = load_experiment(run / CONFIG).graph if is_run(run) else None
-    return graph is not None and is_store(Path(graph))
+    if graph is None:
+        return False
+    # A store that was moved leaves its path; a file of a graph in memory has an ending.
+    return is_store(Path(graph)) or (Path(graph).is_absolute() and not Path(graph).suffix)
 
 
 def check_target(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:

@@ -57,7 +57,7 @@ def store(
     graph: Annotated[
         Path,
         typer.Argument(
-            help="Edges as .parquet, .csv, .tsv or .npy; a folder of OGB or IGB; or a store.",
+            help="Edges as .parquet (or a folder of such), .csv, .tsv or .npy; OGB; IGB; a store.",
             metavar="GRAPH",
         ),
     ],

@@ -168,7 +168,7 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
             is_default = type(frame.index).__name__ == "RangeIndex" and frame.index.name is None
             if not (is_default and PARQUET_INDEX in frame):
                 frame = frame.rename_axis(PARQUET_INDEX if is_default else index).reset_index()
-        _check_names(list(frame.columns), called)
+        check_names(list(frame.columns), called)
         try:
             table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         except (pa.ArrowException, ValueError, TypeError) as error:
@@ -179,8 +179,8 @@ def table_of(frame: Any, called: str, index: str | None = None) -> TableFile:  #
             ) from error
     else:
         table = frame if isinstance(frame, pa.Table) else pa.table(frame)
-        _check_names(table.column_names, called)
-    return _with_rows(TableFile(called, _decoded(table), is_text=False))
+        check_names(table.column_names, called)
+    return _with_rows(TableFile(called, decoded(table), is_text=False))
 
 
 def as_parsed(cells: Sequence[str]) -> str:
@@ -189,7 +189,7 @@ def as_parsed(cells: Sequence[str]) -> str:
     return " | ".join(repr(cell) for cell in cells[:MOST_SHOWN]) + dots
 
 
-def _decoded(table: pa.Table) -> pa.Table:
+def decoded(table: pa.Table) -> pa.Table:
     """The same with each dictionary's values in place of their numbers."""
     columns = {}
     for name in table.column_names:
@@ -203,7 +203,8 @@ def _decoded(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _check_names(names: Sequence[str], called: str) -> None:
+def check_names(names: Sequence[str], called: str) -> None:
+    """Refuse columns of one name, and too many."""
     if len(names) > MOST_COLUMNS:
         raise FileError(
             f"A table must have at most {MOST_COLUMNS} columns. Got {len(names)} in {called}. "
@@ -223,7 +224,7 @@ def _read_parquet(path: Path) -> pa.Table:
         raise FileError(f"{str(path)!r} is not a Parquet file. Got {data[:8]!r} at its beginning.")
     try:
         schema = pyarrow.parquet.read_schema(pa.BufferReader(data))
-        _check_names(schema.names, repr(str(path)))
+        check_names(schema.names, repr(str(path)))
         file = pyarrow.parquet.ParquetFile(
             pa.BufferReader(data),
             pre_buffer=False,
@@ -237,7 +238,7 @@ def _read_parquet(path: Path) -> pa.Table:
         check_memory(max(stored, metadata.num_rows * metadata.num_columns * 8), path)
         table = file.read(use_threads=False)  # see `_read_text`
         check_memory(sum(map(_text_bytes, table.columns)), path)
-        return _decoded(table)
+        return decoded(table)
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not in UTF-8
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileError(
@@ -313,7 +314,7 @@ def _read_text(path: Path, encoding: str, delimiter: str | None) -> TableFile:
 def _header(text: bytes, separator: str, called: str) -> list[str]:
     """The cells of the first line; a lone one may hide another delimiter."""
     names = next((cells for _, cells in _records(text, separator, called) if cells), [])
-    _check_names(names, called)
+    check_names(names, called)
     first = "".join(names[:1]).strip()
     if first in COMMENTS or (len(names) == 1 and first.startswith(COMMENTS)):
         raise FileError(

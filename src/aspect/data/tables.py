@@ -266,11 +266,17 @@ def _read_edges(
     return None
 
 
-def edge_columns(source: TableFile, reading: Reading) -> tuple[str, str, str | None]:
-    """The columns of both ends and of the weights, by the options or by their names."""
-    _check_header(source)
+def edge_columns(
+    source: TableFile, reading: Reading, known: Sequence[str] = ()
+) -> tuple[str, str, str | None]:
+    """The columns of both ends and of the weights, by the options or by their names.
+
+    A header of `known` ids, which nothing names, is refused.
+    """
+    named = _named_ends(source, reading)
+    _check_header(source, known=() if named else known)
     weight = _weight_name(source, reading.weight)
-    first, second = _named_ends(source, reading) or _first_two(source, weight)
+    first, second = named or _first_two(source, weight)
     return first, second, weight
 
 

@@ -27,6 +27,8 @@ from aspect.evaluation.metrics import (
     roc_auc,
 )
 
+EXACT = 2**53  # from there on neighbouring whole numbers may be one as floats
+
 OPTIMISTIC_NOTE = "looks at the test set; only for comparison with published tables"
 CONSTANT_NOTICE = (
     "All embeddings are the same, so that the probe can only predict the most frequent class."
@@ -225,6 +227,11 @@ class ProbeInput:
         rows, classes = read_embeddings(embeddings), read_labels(labels)
         check_same_nodes(rows, classes)
         most = int(classes.max()) + 1 if num_classes is None else num_classes
+        if num_classes is None and most > len(classes):
+            raise GraphError(
+                f"Labels must be classes numbered from 0 on. Got {most - 1} among {len(classes)} "
+                "nodes: number them with numpy.unique(labels, return_inverse=True)."
+            )
         if isinstance(splits, str):
             splits = make_splits(splits, classes, most, masks=masks)
         elif most <= int(classes.max()):
@@ -302,16 +309,17 @@ def read_labels(labels: Tensor | ArrayLike) -> Int[Tensor, " nodes"]:
         )
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), UNLABELLED, values)
-        partial = values[values != np.round(values)]
-        if len(partial):
-            raise GraphError(f"Labels must be whole numbers. Got {shown(partial.tolist())}.")
-    below = values[values < UNLABELLED]
-    if len(values) == 0 or len(below):
+        wrong = values[(values != np.round(values)) | ~(np.abs(values) < EXACT)]
+        if len(wrong):
+            raise GraphError(f"Labels must be whole numbers. Got {shown(wrong.tolist())}.")
+    classes = values.astype(np.int64)
+    below = classes[classes < UNLABELLED]
+    if len(classes) == 0 or len(below):
         raise GraphError(
             f"Labels must be classes from 0 on, or {UNLABELLED} for none. "
             f"Got {shown(np.unique(below).tolist()) if len(below) else 'no labels'}."
         )
-    return torch.from_numpy(values.astype(np.int64))
+    return torch.from_numpy(classes)
 
 
 def unit_rows(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
@@ -333,17 +341,23 @@ def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs
 
 
 def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
-    """One row of float32 per node; anything that is not a finite number is refused."""
+    """One row of float32 per node; anything that is not a finite real number is refused."""
     if isinstance(embeddings, Tensor):
         rows = embeddings
     else:
         array = np.asarray(embeddings)  # that of a data frame may be read-only, as torch warns
+        if array.dtype.kind not in "fiubc":
+            raise GraphError(f"Embeddings must be numbers. Got an array of {array.dtype}.")
         rows = torch.as_tensor(array if array.flags.writeable else array.copy())
+    if rows.is_complex() or rows.layout != torch.strided:
+        raise GraphError(f"Embeddings must be real and dense. Got {rows.dtype}, {rows.layout}.")
     if rows.ndim != 2 or rows.shape[1] < 1:  # noqa: PLR2004 - nodes by dimensions
         raise GraphError(f"Embeddings must have shape [nodes, dim]. Got {list(rows.shape)}.")
     rows = rows.detach().float()
     wrong = ~torch.isfinite(rows).all(dim=1)
     if bool(wrong.any()):
         listed = shown(wrong.nonzero().flatten().tolist())
-        raise GraphError(f"Embeddings must be finite. Got NaN or infinity in rows {listed}.")
+        raise GraphError(
+            f"Embeddings must be finite as float32. Got NaN or infinity in rows {listed}."
+        )
     return rows

@@ -70,8 +70,10 @@ def paired_test(a: ArrayLike, b: ArrayLike, *, test_to_train: float = 1 / 3) -> 
     mean, count = float(differences.mean()), len(differences)
     error = math.sqrt(float(differences.var(ddof=1)) * (1 / count + test_to_train))
     half = float(stdtrit(count - 1, TWO_SIDED_95)) * error
-    # Two-sided; certain where nothing varies.
-    corrected = 2 * float(stdtr(count - 1, -abs(mean) / error)) if error else float(mean == 0)
+    # Two-sided; certain where nothing varies but for rounding.
+    corrected = float(abs(mean) < ROUNDING)
+    if error > ROUNDING:
+        corrected = 2 * float(stdtr(count - 1, -abs(mean) / error))
     return PairedTest(
         difference=mean,
         low=mean - half,

@@ -37,6 +37,7 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 FORMATS = (".npy", ".pt", ".parquet", *SEPARATORS)
 INDEX_NAMES = ("", "index", "unnamed: 0")  # under which pandas and others save an index
 CLASS_NAMES = (*LABEL_NAMES, "labels", "class", "target")  # that no embedding has
+BESIDE = (*CLASS_NAMES, "gate")  # columns that may stand beside ours
 DIMENSION = re.compile(r"z?\d+")  # a column of ours, and of a frame without names
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -150,6 +151,17 @@ def _table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     odd = [repr(name) for name in chosen if not pd.api.types.is_numeric_dtype(frame[name])]
     if odd:
         raise FileError(f"Columns of {path} must hold numbers. Others do: {shown(odd)}.")
+    if id_name is None:
+        beside = [name for name in columns if name not in numbered and name.lower() not in BESIDE]
+        if not numbered:  # whole numbers that all differ, beside fractions
+            numbers = [name for name in columns if pd.api.types.is_integer_dtype(frame[name])]
+            beside = [name for name in numbers if frame[name].is_unique and len(frame) > 1]
+            beside = beside if len(numbers) < len(columns) else []
+        if beside:
+            raise FileError(
+                f"{path} has the columns {shown(beside, repr)} beside the embedding, and none "
+                "called id: rename the one that names the nodes, and remove the others."
+            )
     ids = None if id_name is None else [str(cell) for cell in frame[id_name]]
     return frame[chosen].to_numpy(dtype=float, na_value=np.nan), ids
 

@@ -201,6 +201,7 @@ class _StoreRun:
     def carry_out(self) -> dict[str, Any]:
         path, model = self.folder.path, self.model
         started = time.perf_counter()
+        self.store.verify()  # a damaged block would go into the bases
         engine = propagate_by_ray if self.options.engine == "ray" else None
         method, data = _rows_of(model, self.store, self.rows, path, self.ranks, engine)
         room_for(data, method, path)

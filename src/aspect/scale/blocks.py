@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import logging
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +39,10 @@ from aspect.workspace import (
     write_json,
 )
 
+logger = logging.getLogger(__name__)
+
 JOB = "job.json"  # what a folder is filled with: another job must not go on with it
+VERSION = re.compile(rb"^ +\d+,?\n", re.MULTILINE)  # in it: a file's size, its time of change
 JOURNAL = "blocks.jsonl"
 SCRATCH = "scratch-"  # names of blocks that only serve to make others begin so
 GIB = 2**30
@@ -127,27 +132,37 @@ class BlockFolder:
         if not is_file(path / JOB):
             check_disk(path, num_bytes, advice)
         with Workspace.open(path, kind) as workspace:
-            text = json_text(job)
-            if workspace.has(JOB) and file_bytes(path / JOB) != text.encode():
-                raise RunError(
-                    f"{path} was begun with other input or settings, which {path / JOB} names. "
-                    "Choose another --out, or remove it."
-                )
-            if not workspace.has(JOB):
-                workspace.write(JOB, text)
             folder = cls(workspace, advice)
+            folder._claim(json_text(job))
             if folder.is_complete:
                 folder._remove_scratch()  # of a process that was killed in its last moment
             try:
                 yield folder
-            except GraphError:
-                folder._discard()  # the input is wrong: nothing made of it is worth keeping
+            except (GraphError, FileError) as error:
+                # A wrong input leaves nothing worth keeping, unlike a disk that is full.
+                if not isinstance(error.__cause__, OSError | FileError):
+                    folder._discard()
                 raise
             except MemoryError as error:
                 raise RunError(
                     f"Out of memory while {path} was filled. Lower --memory (memory_bytes in "
                     "Python) or the columns of the features. The same command then goes on."
                 ) from error
+
+    def _claim(self, job: str) -> None:
+        """Refuse the folder of another job; begin anew where files changed since it was begun."""
+        begun = file_bytes(self.path / JOB) if self._workspace.has(JOB) else job.encode()
+        if begun != job.encode():
+            is_same_command = VERSION.sub(b"", begun) == VERSION.sub(b"", job.encode())
+            if self.is_complete or not is_same_command:
+                raise RunError(
+                    f"{self.path} was begun with other input or settings, which {self.path / JOB} "
+                    "names. Choose another --out, or remove it."
+                )
+            logger.warning("Input changed since %s was begun: it is made anew.", self.path)
+            self._discard()
+        if not self._workspace.has(JOB):
+            self._workspace.write(JOB, job)
 
     @property
     def is_complete(self) -> bool:
@@ -214,6 +229,7 @@ class BlockFolder:
     def _discard(self) -> None:
         self._remove_scratch()
         self._workspace.remove(JOB, JOURNAL, *self._records)
+        self._records.clear()
 
     def _remove_scratch(self) -> None:
         for file in self.path.glob(f"{SCRATCH}*"):
@@ -245,11 +261,18 @@ def mapped(file: Path) -> NDArray[Any]:
 
 
 def converted(array: NDArray[Any], dtype: np.dtype[Any] | str) -> NDArray[Any]:
-    """The same numbers in another floating type; torch is several times faster at float16."""
-    if np.float16 not in (array.dtype, np.dtype(dtype)):
-        return array.astype(dtype, copy=False)
-    wanted = getattr(torch, np.dtype(dtype).name)
-    numbers: NDArray[Any] = torch.from_numpy(array).to(wanted, copy=True).numpy()
+    """The same finite numbers in another floating type, refused where they are too large for it."""
+    dtype = np.dtype(dtype)
+    if np.float16 in (array.dtype, dtype):  # torch is several times faster at it
+        numbers = torch.from_numpy(array).to(getattr(torch, dtype.name), copy=True).numpy()
+    else:
+        with np.errstate(over="ignore"):
+            numbers = array.astype(dtype, copy=False)
+    if dtype.itemsize < array.dtype.itemsize and not np.isfinite(numbers).all():
+        raise GraphError(
+            f"Numbers must fit {dtype}, up to {np.finfo(dtype).max:.3g}. "
+            f"Got {np.abs(array).max():.3g}: take a wider type, or rescale the features."
+        )
     return numbers
 
 
@@ -264,6 +287,8 @@ class BlockedRows:
         self._starts = np.array([start for start, _ in ranges])
         first = self.block(0)
         self.dtype: np.dtype[Any] = first.dtype
+        if first.dtype.kind == "S":  # each block is as wide as its longest text
+            self.dtype = np.result_type(*(self.block(k).dtype for k in range(len(self.ranges))))
         self.shape: tuple[int, ...] = (ranges[-1][1], *first.shape[1:])
 
     def __len__(self) -> int:

@@ -29,6 +29,7 @@ from aspect.scale.sources import (
     NodePieces,
     NodeSource,
     StructuralNodes,
+    array_rows,
     edges_of_file,
     edges_of_table,
     have_integer_ids,
@@ -82,7 +83,8 @@ def build_store(
     elif nodes is not None:
         identity = [file_identity(file) for file in (nodes, labels) if file is not None]
         given = None if labels is None else mapped_array(labels, 1)
-        source = NodeArrays(mapped_array(nodes, 2), identity, labels=given)
+        matrix = mapped_array(nodes, 2)
+        source = NodeArrays(array_rows(matrix), matrix.shape, identity, labels=given)
     else:
         source = StructuralNodes(reading.features)
     return write_store(
@@ -195,9 +197,15 @@ class _Builder:
         parts = self.nodes.ids(self.part_rows) if has_numbers else named
         runs = self._runs("ids", parts, ".ids.npy", write)
         known = f"{SCRATCH}known-{self.memory_bytes}"
-        return merge_id_runs(
+        table = merge_id_runs(
             self.folder, runs, known, has_numbers=has_numbers, memory_bytes=self.memory_bytes
         )
+        if self.edges.header:  # a row without a header would be lost
+            names = np.array([name.encode() for name in self.edges.header])
+            is_known = table.numbers(names) >= 0
+            if is_known.all() or (is_known.any() and not has_numbers):
+                self.edges.check_header(self.edges.header)
+        return table
 
     def _write_rows(self, table: IdTable | None, num_nodes: int) -> EdgeCounts:
         def write(name: str, part: Edges) -> None:

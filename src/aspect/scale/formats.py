@@ -13,7 +13,8 @@ import hashlib
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -21,7 +22,6 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from aspect.data.archives import HEADERS
 from aspect.data.files import is_file, is_folder, replacing
@@ -31,13 +31,12 @@ from aspect.scale.chunks import file_identity
 from aspect.scale.options import StoreLayout
 from aspect.scale.sources import (
     ENDS,
-    Columns,
     Edges,
     EdgeSource,
-    NamedBy,
     NodeArrays,
     NodeSource,
     Numbers,
+    array_rows,
     edges_of_array,
     edges_of_file,
 )
@@ -72,7 +71,8 @@ def import_ogb(folder: Path, path: Path, **layout: Unpack[StoreLayout]) -> Graph
     _check_single(len(_member(data, "num_nodes_list", members)), folder)
     features = _member(data, "node_feat", members)
     nodes = NodeArrays(
-        features,
+        array_rows(features),
+        features.shape,
         identity,
         labels=_member(labels, "node_label", members),
         split=_ogb_split(folder, len(features)),
@@ -107,7 +107,8 @@ def import_igb(
     for part, (start, end) in enumerate(pairwise(cuts), start=1):
         split[start:end] = part
     nodes = NodeArrays(
-        features,
+        array_rows(features),
+        features.shape,
         [file_identity(file) for file in files],
         labels=_bare_or_mapped(files[1], 1),
         split=split,
@@ -151,33 +152,6 @@ def _text_edges(file: Path) -> EdgeSource:
     return EdgeSource(file_identity(file), parts)
 
 
-class _TextNodes(NodeSource):
-    """Features as lines of numbers without a header; labels and split in memory."""
-
-    named_by: NamedBy = "rows"
-
-    def __init__(self, file: Path, num_nodes: int, labels: Numbers, split: Numbers) -> None:
-        self.identity, self._file = file_identity(file), file
-        first = next(_matrices(file, np.dtype(np.float32), 1))
-        # Labels and split are small beside the features, which stay on disk.
-        self._others = NodeArrays(np.empty((num_nodes, 0)), [], labels=labels, split=split)
-        self.num_nodes, self.num_features = num_nodes, first.shape[1]
-        self.class_names = self._others.class_names
-
-    @override
-    def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
-        features, read = _matrices(self._file, np.dtype(np.float32), rows), 0
-        for others in self._others.blocks(rows, degrees):
-            block = next(features, np.empty(0))
-            read += len(block)
-            is_last = read == self.num_nodes
-            if len(block) != len(others["split"]) or (is_last and next(features, None) is not None):
-                raise GraphError(
-                    f"{str(self._file)!r} must have a row for each of {self.num_nodes} nodes."
-                )
-            yield {**others, "features": block}
-
-
 def _matrices(file: Path, dtype: np.dtype[Any], rows: int) -> Iterator[Numbers]:
     """The numbers of a text without a header, so many rows at a time."""
     file_identity(file)  # which names one that is not there
@@ -196,8 +170,14 @@ def _ogb_text(folder: Path) -> tuple[EdgeSource, NodeSource]:
     sizes = next(_matrices(raw / "num-node-list.csv.gz", np.dtype(np.int64), 2))
     _check_single(len(sizes), folder)
     labels = np.concatenate([*_matrices(raw / "node-label.csv.gz", np.dtype(np.float64), 10**7)])
-    num_nodes = int(sizes[0, 0])
-    nodes = _TextNodes(raw / "node-feat.csv.gz", num_nodes, labels, _ogb_split(folder, num_nodes))
+    num_nodes, file, dtype = int(sizes[0, 0]), raw / "node-feat.csv.gz", np.dtype(np.float32)
+    nodes = NodeArrays(
+        partial(_matrices, file, dtype),
+        (num_nodes, next(_matrices(file, dtype, 1)).shape[1]),
+        file_identity(file),
+        labels=labels,
+        split=_ogb_split(folder, num_nodes),
+    )
     return _text_edges(raw / "edge.csv.gz"), nodes
 
 

@@ -46,9 +46,13 @@ def generate_store(
     Every block of rows and every part of the edges has a seed of its own.
     """
     check_size(model.nodes, rows_per_block)
-    if model.nodes < 4 * model.classes:
+    first = _homophilic_nodes(model)
+    if model.nodes < 4 * model.classes or any(
+        0 < region < model.classes for region in (first, model.nodes - first)
+    ):
         raise GraphError(
-            f"A mixed graph needs at least {4 * model.classes} nodes. Got {model.nodes}."
+            f"A mixed graph needs at least {4 * model.classes} nodes, and {model.classes} in each "
+            f"region that it has. Got {first} and {model.nodes - first}."
         )
     job = {
         "model": model.model_dump(),

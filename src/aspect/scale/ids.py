@@ -90,6 +90,8 @@ class IdTable:
 
     def numbers(self, ids: Ids) -> NDArray[np.int64]:
         """The numbers of these ids; -1 for one that is not known."""
+        if self._ids[0].dtype.kind == "S":
+            ids = ids.astype("S")  # those of an array are integers
         order = np.argsort(ids, kind="stable")
         needles = ids[order]
         found = np.full(len(ids), -1, np.int64)

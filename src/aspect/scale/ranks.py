@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from typing_extensions import override
 
 from aspect.methods.base import Method
 from aspect.nn.normalisation import BatchNorm
@@ -47,15 +45,25 @@ class Ranks:
                 layer.sum_of_all = all_reduce if self.world > 1 else None
 
     def gathering(self, total: int) -> Callable[[Tensor, int], Tensor]:
-        """A function that joins the shares of a batch of so many rows along a dimension."""
+        """A function that joins the shares of a batch of so many rows along a dimension.
+
+        The gradient of a share is the sum over the processes, each of which has the whole loss.
+        `average` divides it again: gradients of weights that act on gathered rows are whole in
+        every process, those of the others are parts.
+        """
         count, more = divmod(total, self.world)
         sizes = [count + (rank < more) for rank in range(self.world)]
 
         def gather(rows: Tensor, dim: int) -> Tensor:
             if self.world == 1:
                 return rows
-            gathered: Tensor = _Gather.apply(rows.transpose(0, dim), sizes, self.rank)  # type: ignore[no-untyped-call]  # torch
-            return gathered.transpose(0, dim)
+            from torch.distributed.nn.functional import all_gather  # with gradients
+
+            share = rows.transpose(0, dim)
+            padded = share.new_zeros(max(sizes), *share.shape[1:])
+            padded[: len(share)] = share
+            parts = zip(all_gather(padded), sizes, strict=True)  # type: ignore[no-untyped-call]  # torch
+            return torch.cat([part[:size] for part, size in parts]).transpose(0, dim)
 
         return gather
 
@@ -72,26 +80,3 @@ class Ranks:
             end = begin + gradient.numel()
             gradient.copy_(flat[begin:end].view_as(gradient))
             begin = end
-
-
-class _Gather(torch.autograd.Function):
-    """Rows of all processes; every process has the whole loss, so each keeps its own gradient.
-
-    It is multiplied by the number of processes, since gradients are averaged afterwards: those of
-    weights that act on gathered rows are whole in every process, those of the others are parts.
-    """
-
-    @staticmethod
-    @override
-    def forward(ctx: Any, rows: Tensor, sizes: list[int], rank: int) -> Tensor:
-        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        ctx.own, ctx.world = slice(sum(sizes[:rank]), sum(sizes[: rank + 1])), len(sizes)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-
-    @staticmethod
-    @override
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return gradient[ctx.own] * ctx.world, None, None

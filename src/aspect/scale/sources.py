@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +31,7 @@ from aspect.scale.chunks import (
 )
 
 ENDS = 2  # of an edge
+MOST_CLASSES = 2**20  # each has a name, in memory
 FIT_ROWS = 65_536  # of a table that are parsed at a time while its columns are measured
 DEGREE_BINS = 32  # powers of two: no degree has more
 
@@ -52,6 +54,8 @@ class EdgeSource:
     identity: list[Any]
     parts: Callable[[int], Iterator[Edges]]  # so many edges at a time
     is_weighted: bool = False
+    header: tuple[str, ...] = ()  # the first line of a text, which may be a row
+    check_header: Callable[[Sequence[str]], object] = lambda known: known  # refuses known ids
 
 
 # What the ends of edges are: numbers of rows, ids of the nodes, or ids that edges alone know.
@@ -93,7 +97,10 @@ def edges_of_array(array: Numbers, identity: list[Any]) -> EdgeSource:
 
     def parts(rows: int) -> Iterator[Edges]:
         for start, end in row_ranges(ends.shape[1], rows):
-            source, target = np.array(ends[:, start:end], np.int64)
+            some = ends[:, start:end]
+            if some.dtype == np.uint64 and some.max() > np.iinfo(np.int64).max:
+                raise GraphError(f"Node ids must be below 2**63. {identity[0]!r} has others.")
+            source, target = np.array(some, np.int64)
             yield Edges(source, target, None)
 
     return EdgeSource(identity, parts)
@@ -118,7 +125,13 @@ def edges_of_table(table: TablePieces, *, as_integers: bool) -> EdgeSource:
             weights = None if weight is None else edge_weights(piece, weight, unweighted).numpy()
             yield Edges(source, target, weights)
 
-    return EdgeSource(table.identity, parts, is_weighted=weight is not None and not unweighted)
+    return EdgeSource(
+        table.identity,
+        parts,
+        is_weighted=weight is not None and not unweighted,
+        header=tuple(table.header.names) if table.is_text else (),
+        check_header=partial(edge_columns, table.header, table.reading),
+    )
 
 
 def have_integer_ids(edges: TablePieces | None, nodes: TablePieces | None) -> bool:
@@ -132,35 +145,43 @@ def have_integer_ids(edges: TablePieces | None, nodes: TablePieces | None) -> bo
     return all(table.header.has_integers(name) for table, name in named)
 
 
+def array_rows(array: Numbers) -> Callable[[int], Iterator[Numbers]]:
+    """A function that reads so many rows of a mapped array at a time."""
+    return lambda rows: (np.array(array[start:end]) for start, end in row_ranges(len(array), rows))
+
+
 class NodeArrays(NodeSource):
-    """Features as a matrix, memory-mapped; nodes are called by their rows."""
+    """Features as a matrix that is read so many rows at a time; nodes are called by their rows."""
 
     named_by: NamedBy = "rows"
 
     def __init__(
         self,
-        features: Numbers,
+        features: Callable[[int], Iterator[Numbers]],
+        shape: tuple[int, ...],
         identity: list[Any],
         *,
         labels: Numbers | None = None,  # NaN or -1 where unknown
         split: Numbers | None = None,
     ) -> None:
-        self.identity, self._features, self._split = identity, features, split
-        self.num_nodes, self.num_features = features.shape
-        self._labels = None if labels is None else _class_numbers(labels, len(features))
-        if self._labels is not None:
-            classes = int(self._labels.max(initial=UNLABELLED)) + 1
+        self.identity, self._features = identity, features
+        self.num_nodes, self.num_features = self._shape = shape
+        self._beside = {} if split is None else {"split": split}
+        if labels is not None:
+            self._beside["labels"] = _class_numbers(labels, shape[0])
+            classes = int(self._beside["labels"].max(initial=UNLABELLED)) + 1
             self.class_names = tuple(map(str, range(classes)))
 
     @override
     def blocks(self, rows: int, degrees: Callable[[int], Numbers]) -> Iterator[Columns]:
-        for start, end in row_ranges(len(self._features), rows):
-            columns = {"features": np.array(self._features[start:end])}
-            if self._labels is not None:
-                columns["labels"] = self._labels[start:end]
-            if self._split is not None:
-                columns["split"] = self._split[start:end]
-            yield columns
+        features, nodes = self._features(rows), self._shape[0]
+        for start, end in row_ranges(nodes, rows):
+            block = next(features, np.empty(0))
+            is_last = end == nodes
+            if len(block) != end - start or (is_last and next(features, None) is not None):
+                raise GraphError(f"{self.identity[0]!r} must have a row for each of {nodes} nodes.")
+            beside = {name: values[start:end] for name, values in self._beside.items()}
+            yield {"features": block, **beside}
 
 
 def _class_numbers(labels: Numbers, num_nodes: int) -> NDArray[np.int32]:
@@ -170,10 +191,12 @@ def _class_numbers(labels: Numbers, num_nodes: int) -> NDArray[np.int32]:
     if flat.dtype.kind == "f":
         flat = np.where(np.isnan(flat), UNLABELLED, flat)
     classes = flat.astype(np.int32)
-    wrong = np.flatnonzero((classes != flat) | (classes < UNLABELLED))
+    is_class = (classes == flat) & (classes >= UNLABELLED) & (classes < MOST_CLASSES)
+    wrong = np.flatnonzero(~is_class)
     if len(wrong):
         raise GraphError(
-            f"Labels must be class numbers from 0, or {UNLABELLED} where unknown. "
+            f"Labels must be class numbers from 0, at most {MOST_CLASSES - 1}, or {UNLABELLED} "
+            "where unknown. "
             f"Got {shown(flat[wrong].tolist())}."
         )
     return classes
@@ -215,7 +238,9 @@ class NodePieces(NodeSource):
         self._encoder = fit_pieces(
             pieces(), self._columns, scaling=reading.feature_scaling, impute=reading.impute
         )
-        self.num_nodes, self.class_names = counted, encode_labels([*classes])[1]
+        self.num_nodes = counted
+        if classes:
+            self.class_names = encode_labels([*classes])[1]
         self.feature_names = self._encoder.feature_names
         self.num_features = len(self.feature_names)
 

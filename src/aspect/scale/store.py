@@ -30,7 +30,15 @@ from aspect.data.files import file_bytes, is_file
 from aspect.data.graph import Graph, LabelledGraph, values_of
 from aspect.data.sparse import LARGEST_INT32
 from aspect.errors import GraphError, RunError
-from aspect.scale.blocks import JOB, BlockedRows, BlockFolder, block_name, mapped, row_ranges
+from aspect.scale.blocks import (
+    JOB,
+    BlockedRows,
+    BlockFolder,
+    block_name,
+    converted,
+    mapped,
+    row_ranges,
+)
 from aspect.scale.options import ROWS_PER_BLOCK, FeatureType
 from aspect.workspace import MANIFEST, FolderKind, Workspace, read_json
 
@@ -242,7 +250,7 @@ def _parts_of(
     if graph.weights is not None:
         yield "weights", graph.weights[low:high].numpy().astype(np.float32)
     features = dense(take_rows(graph.features, torch.arange(start, end)))
-    yield "features", features.numpy().astype(dtype)
+    yield "features", converted(features.numpy(), dtype)
     if labelled is not None:
         yield "labels", labelled.labels[start:end].numpy().astype(np.int32)
 
