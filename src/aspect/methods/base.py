@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import torch
@@ -130,10 +131,7 @@ class Method(nn.Module, ABC):
     draws_apart: ClassVar[tuple[str, ...]] = ()  # purposes of `Step.apart` in `loss_terms`
 
     config: MethodConfig
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.monitored: dict[str, Tensor] = {}  # by the last step, for the log
+    monitored: Mapping[str, Tensor] = MappingProxyType({})  # numbers of the last step, for the log
 
     def row_plan(self) -> RowPlan | None:
         """What it takes to train on rows (`aspect.data.rows`); None: it needs the whole graph.
@@ -161,7 +159,7 @@ class Method(nn.Module, ABC):
         """What early stopping watches; the whole loss unless a method says otherwise."""
         return torch.stack(list(terms.values())).sum()
 
-    def monitors(self) -> dict[str, Tensor]:
+    def monitors(self) -> Mapping[str, Tensor]:
         """Numbers of the last step worth logging beside the loss terms."""
         return self.monitored
 
