@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import torch
@@ -131,7 +130,6 @@ class Method(nn.Module, ABC):
     draws_apart: ClassVar[tuple[str, ...]] = ()  # purposes of `Step.apart` in `loss_terms`
 
     config: MethodConfig
-    monitored: Mapping[str, Tensor] = MappingProxyType({})  # numbers of the last step, for the log
 
     def row_plan(self) -> RowPlan | None:
         """What it takes to train on rows (`aspect.data.rows`); None: it needs the whole graph.
@@ -159,9 +157,9 @@ class Method(nn.Module, ABC):
         """What early stopping watches; the whole loss unless a method says otherwise."""
         return torch.stack(list(terms.values())).sum()
 
-    def monitors(self) -> Mapping[str, Tensor]:
+    def monitors(self) -> dict[str, Tensor]:
         """Numbers of the last step worth logging beside the loss terms."""
-        return self.monitored
+        return {}
 
     def parameter_groups(self) -> list[Group]:
         """Which parameters are trained how; every phase needs at least one group.
@@ -320,6 +318,7 @@ class OneEncoder(Method):
         super().__init__()
         self.config = config
         self.source = PerGraph(self._views_of)
+        self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
 
     def _views_of(self, graph: Graph) -> ViewSource:
         if isinstance(graph, Rows):
@@ -364,6 +363,10 @@ class OneEncoder(Method):
         """The encoder's output for a view; without a generator nothing in it is drawn."""
         embeddings: Tensor = self.encoder(view.features, view.operator, generator)
         return embeddings
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        return self.monitored
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

@@ -153,8 +153,6 @@ def draw_others(
     nodes: Int[Tensor, "*shape"], num_nodes: int, generator: torch.Generator
 ) -> Int[Tensor, "*shape"]:
     """For each node another one, uniform over all but itself (GMI's negatives, GREET's pairs)."""
-    if num_nodes < 2:  # noqa: PLR2004 - a node and another one
-        raise ValueError(f"There must be at least 2 nodes to draw another one. Got {num_nodes}.")
     drawn = torch.randint(num_nodes - 1, nodes.shape, generator=generator, device=nodes.device)
     return drawn + (drawn >= nodes)
 
