@@ -230,7 +230,7 @@ class Pairwise(Good):
         (Dropping, "training mode", "embeds otherwise in evaluation than in training mode"),
         (Split, "output", "has an `output` whose embedding is not that of `embed`."),
         (Memorising, "new graphs", "fails in the check 'new graphs': RuntimeError"),
-        (Fragile, "odd graphs", "embeds a graph with nothing but zeros by numbers"),
+        (Fragile, "odd graphs", "with nothing but zeros: The embeddings of 12 nodes are not"),
         (Pairwise, "cost", "is declared as linear, and an epoch on twice the nodes takes"),
     ],
 )

@@ -473,7 +473,7 @@ def test_the_user_is_told_what_the_searches_take():
     graph = mixed_graph(num_nodes=60, degree=4.0, num_features=6)
     settings = {"width": 8, "epochs": 40, "warm_up": 10, "interval": 10, "perturbation_steps": 4}
     settings["feature_budget"] = 0.1
-    (sentence,) = outlook(graph, **settings)
+    sentence, *_ = outlook(graph, **settings)  # a busy machine adds a word on its time
     edges = graph.graph.num_edges
     start = "ASPECT-S searches for harmful perturbations in 3 of 40 epochs, 4 steps over up to "
     assert sentence.startswith(f"{start}{2 * edges:,} pairs and 36 feature entries: ")

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from aspect.methods.base import Step
 from aspect.methods.bgrl import BGRL, BGRLConfig
+from aspect.randomness import generator_for
 from aspect.training.trainer import train
 from methods.building import build
 from reference import two_views
@@ -132,6 +135,32 @@ class TestSchedule:
         assert group.weight_decay == 0.03
         expected = {id(each) for each in method.parameters() if each.requires_grad}
         assert {id(each) for each in group.parameters} == expected
+
+
+class TestTraining:
+    def test_it_is_adamw_by_the_schedules_and_the_average_after_each_step(self, graph):
+        epochs, warm_up, rate, decay, first = 8, 0.25 * 8, 0.02, 0.03, 0.9
+        settings = {"epochs": epochs, "warm_up": 0.25, "momentum": first}
+        settings |= {"learning_rate": rate, "weight_decay": decay}
+        method, plain = make(graph, **settings), make(graph, **settings)
+        train(method, graph, seed=7)
+        trained = [parameter for parameter in plain.parameters() if parameter.requires_grad]
+        optimiser = torch.optim.AdamW(trained, weight_decay=decay)
+        for done in range(epochs):
+            cosine = math.cos(math.pi * (done - warm_up) / (epochs - warm_up))
+            factor = done / warm_up if done < warm_up else (1 + cosine) / 2
+            optimiser.param_groups[0]["lr"] = factor * rate
+            optimiser.zero_grad()
+            draws = generator_for(7, "epoch", done + 1)
+            sum(plain.loss_terms(graph, Step(done + 1, draws)).values()).backward()
+            optimiser.step()
+            momentum = 1 - (1 - first) * (1 + math.cos(math.pi * done / epochs)) / 2
+            followed = zip(plain.target.parameters(), plain.online.parameters(), strict=True)
+            for average, online in followed:
+                average.data = momentum * average.data + (1 - momentum) * online.data
+        for found, expected in ((method.online, plain.online), (method.target, plain.target)):
+            assert_close(copied(found), copied(expected))
+        assert_close(copied(method.predictor), copied(plain.predictor))
 
 
 class TestEmbedding:

@@ -207,3 +207,101 @@ def test_a_step_on_a_gpu(graph, bound):
     loss["discrimination"].backward()
     assert torch.isfinite(method.encoder.weights[0].grad).all()
     assert float(method.monitors()["search_flips"]) > 0
+
+
+def dense_smoothing(adjacency):
+    looped = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype)
+    roots = looped.sum(1).rsqrt()
+    return roots[:, None] * looped * roots
+
+
+def plain_budget(point, most):
+    """The shift by bisection, over the whole matrix: every pair has two entries."""
+    low, high = float(point.min()) - 1, float(point.max())
+    if float(point.clamp(0, 1).sum()) <= 2 * most:
+        return point.clamp(0, 1)
+    for _ in range(200):
+        middle = (low + high) / 2
+        above = float((point - middle).clamp(0, 1).sum()) > 2 * most
+        low, high = (middle, high) if above else (low, middle)
+    return (point - high).clamp(0, 1)
+
+
+class PlainStep:
+    """RDGI's step written out by dense matrices, every draw in the order of the search."""
+
+    def __init__(self, method, graph):
+        self.config, self.scorer = method.config, method.scorer
+        self.weight, self.bias = method.encoder.weights[0], method.encoder.biases[0]
+        self.slope = method.encoder.activations[0].function.weight
+        x = dense(graph.features)
+        self.x = x / x.sum(1, keepdim=True).clamp(min=1e-300)
+        self.adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+        self.adjacency[tuple(graph.edge_index)] = 1
+
+    def loss(self, matrix, x, draws):
+        order = torch.randperm(len(x), generator=draws)
+        real, corrupted = (
+            torch.nn.functional.prelu(matrix @ (rows @ self.weight) + self.bias, self.slope)
+            for rows in (x, x[order])
+        )
+        summary = real.mean(0).sigmoid()
+        logits = [
+            rows @ self.scorer.matrix @ summary + self.scorer.bias for rows in (real, corrupted)
+        ]
+        both = torch.cat(logits)
+        truth = torch.cat([torch.ones(len(x)), torch.zeros(len(x))]).double()
+        return torch.nn.functional.binary_cross_entropy_with_logits(both, truth)
+
+    def best(self, start, objective, climb, last):
+        highest, best, point = -math.inf, start, start
+        for _ in range(self.config.perturbation_steps):
+            moved = point.clone().requires_grad_()
+            value = objective(moved)
+            (slope,) = torch.autograd.grad(value, moved)
+            if float(value.detach()) > highest:
+                highest, best = float(value.detach()), point
+            point = climb(point, slope)
+        return point if float(objective(last(point)).detach()) > highest else best
+
+    def changed(self, draws):
+        config, clean, nodes = self.config, self.adjacency, len(self.adjacency)
+        direction = 1 - 2 * clean - torch.eye(nodes, dtype=torch.float64)
+        most = int(config.perturbation_budget * float(clean.sum()) / 2)
+
+        def climb(shares, slope):
+            both = ((slope + slope.t()) / 2).fill_diagonal_(0)
+            return plain_budget(shares + config.edge_step * both, most)
+
+        def flips(shares):
+            drawn = torch.bernoulli(shares, generator=draws).triu(1)
+            return drawn + drawn.t()
+
+        def of_shares(shares):
+            return self.loss(dense_smoothing(clean + shares * direction), self.x, draws)
+
+        drawn = flips(self.best(torch.zeros_like(clean), of_shares, climb, flips))
+        adversarial = clean + (drawn if config.official_additions else drawn * direction)
+        matrix = dense_smoothing(adversarial)
+
+        def move(x, slope):
+            near = (x + config.feature_step * slope.sign() - self.x).clamp(
+                -config.feature_box, config.feature_box
+            )
+            return (self.x + near).clamp(0, 1)
+
+        x = self.best(self.x, lambda x: self.loss(matrix, x, draws), move, lambda x: x)
+        return self.loss(matrix, x, draws), int(drawn.sum()) // 2
+
+
+@pytest.mark.parametrize("official", [False, True])
+@pytest.mark.parametrize("size", [300.0, 1e4])
+def test_search_and_loss_are_those_of_the_formula(graph, official, size):
+    reach = {"edge_step": size, "feature_step": 0.003, "feature_box": 0.007}
+    method = make(graph, margin=ALWAYS, official_additions=official, **reach)
+    method.scorer.matrix.data *= 30
+    expected, flips = PlainStep(method, graph).changed(own_draws())
+    found = loss_of(method, graph)
+    assert_close(found, expected)
+    assert_close(gradients(found, method), gradients(expected, method))
+    assert int(method.monitors()["search_flips"]) == flips > 0

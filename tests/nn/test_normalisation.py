@@ -188,6 +188,15 @@ def test_every_normalisation_is_the_formula(how):
     assert_close(Scaling.of(rows).apply(rows, how), expected)
 
 
+@pytest.mark.parametrize("exponent", [-110, -80, 70, 120])
+def test_unit_rows_have_length_one_however_large_they_are(exponent):
+    rows = embeddings().float()
+    expected = Scaling.of(rows).apply(rows, "unit")
+    assert_close(expected, plain(rows.tolist(), "unit", rows.tolist()).float())
+    scaled = rows * 2.0**exponent
+    assert torch.equal(Scaling.of(scaled).apply(scaled, "unit"), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("how", WAYS)
 def test_constant_columns_become_zero_and_disturb_no_other(how, dtype):

@@ -104,8 +104,3 @@ def test_spreading_is_a_power_of_the_operator(graph, hops):
     operator, x = SymmetricPropagation(graph).smoothing(), graph.features
     expected = torch.linalg.matrix_power(operator.dense(), hops) @ x
     assert_close(spread(x, operator, hops), expected)
-
-
-def test_a_negative_loop_weight_is_refused(graph):
-    with pytest.raises(ValueError, match=r"Loop weight must be a number >= 0\. Got -1"):
-        SymmetricPropagation(graph, loop_weight=-1.0)

@@ -10,7 +10,6 @@ from torch.testing import assert_close
 from aspect.nn.scorers import (
     BilinearScorer,
     EdgeDiscriminator,
-    SummedLinearScorer,
     WalkedGraph,
 )
 from reference.graphs import random_graph
@@ -33,12 +32,6 @@ class TestBilinear:
         ours = BilinearScorer(400, 300, start="torch")
         assert 0.999 / 20 < float(ours.matrix.detach().abs().max()) <= 1 / 20
         assert 0 < abs(ours.bias.item()) <= 1 / 20
-
-
-class TestSummedLinear:
-    def test_no_layers_are_refused(self):
-        with pytest.raises(ValueError, match=r"must be an integer >= 1\. Got 0"):
-            SummedLinearScorer(5, 0)
 
 
 def a_graph(density=1.0):

@@ -245,6 +245,7 @@ class AspectMethod(Method):
         self.skip = Skip(num_features, config.skip_dim) if config.skip_weight > 0 else None
         self.ready = PerGraph(self._prepare)
         self._past = PastRows()
+        self._monitors: dict[str, Tensor] = {}
         self._plain_policy = torch.zeros(())  # its loss in the last step, without sensitivity
 
     def forward(
@@ -289,7 +290,7 @@ class AspectMethod(Method):
         first, second = first.gathered(step), second.gathered(step)
         # Eq. (11), standard loss
         contrast = self._contrast(graph, step, "fused", (first.fused, second.fused)).mean()
-        self.monitored = self._gate_monitors(first)
+        self._monitors = self._gate_monitors(first)
         if not (self._uses_channels or self._uses_policy):
             return contrast, None, None
         with torch.set_grad_enabled(self._uses_channels):
@@ -446,6 +447,10 @@ class AspectMethod(Method):
     def capture_key(self, step: Step) -> Hashable | None:
         # A growing queue is another shape at every step.
         return None if self._past.is_growing(step.epoch) else super().capture_key(step)
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        return self._monitors
 
     @override
     def parameter_groups(self) -> list[Group]:

@@ -164,7 +164,7 @@ class AspectSMethod(AspectMethod):
         contrast, channels, policy = self.losses(
             graph, step, perturbed.sensitivity, config.sensitivity_weight
         )
-        self.monitored |= self._search_monitors(perturbed)
+        self._monitors |= self._search_monitors(perturbed)
         stable = None
         if config.stability_weight > 0:
             # After the draws of the plain epoch, which so stay as they are.

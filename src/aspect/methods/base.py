@@ -131,10 +131,6 @@ class Method(nn.Module, ABC):
 
     config: MethodConfig
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.monitored: dict[str, Tensor] = {}  # by the last step, for the log
-
     def row_plan(self) -> RowPlan | None:
         """What it takes to train on rows (`aspect.data.rows`); None: it needs the whole graph.
 
@@ -163,7 +159,7 @@ class Method(nn.Module, ABC):
 
     def monitors(self) -> dict[str, Tensor]:
         """Numbers of the last step worth logging beside the loss terms."""
-        return self.monitored
+        return {}
 
     def parameter_groups(self) -> list[Group]:
         """Which parameters are trained how; every phase needs at least one group.
@@ -323,6 +319,7 @@ class OneEncoder(Method):
         super().__init__()
         self.config = config
         self.source = PerGraph(self._views_of)
+        self.monitored: dict[str, Tensor] = {}  # of the last step, where there is more than a loss
 
     def _views_of(self, graph: Graph) -> ViewSource:
         if isinstance(graph, Rows):
@@ -367,6 +364,10 @@ class OneEncoder(Method):
         """The encoder's output for a view; without a generator nothing in it is drawn."""
         embeddings: Tensor = self.encoder(view.features, view.operator, generator)
         return embeddings
+
+    @override
+    def monitors(self) -> dict[str, Tensor]:
+        return self.monitored
 
     @override
     def embed(self, graph: Graph) -> Float[Tensor, "nodes dim"]:

@@ -153,8 +153,6 @@ def draw_others(
     nodes: Int[Tensor, "*shape"], num_nodes: int, generator: torch.Generator
 ) -> Int[Tensor, "*shape"]:
     """For each node another one, uniform over all but itself (GMI's negatives, GREET's pairs)."""
-    if num_nodes < 2:  # noqa: PLR2004 - a node and another one
-        raise ValueError(f"There must be at least 2 nodes to draw another one. Got {num_nodes}.")
     drawn = torch.randint(num_nodes - 1, nodes.shape, generator=generator, device=nodes.device)
     return drawn + (drawn >= nodes)
 
@@ -270,10 +268,9 @@ def rewire_edges(graph: Graph, ratio: float, generator: torch.Generator) -> Grap
     edge twice; here they are uniform over undirected edges. A drawn pair may be an edge already.
     """
     moved = math.floor(graph.num_edges * (ratio / 2) / 2)
-    nodes = graph.num_nodes
     order = draw_order(graph.num_edges, generator)
-    one, other = draw_pairs(moved, nodes, generator)
-    added = pair_keys(one, other, nodes)
+    one, other = draw_pairs(moved, graph.num_nodes, generator)
+    added = pair_keys(one, other, graph.num_nodes)
     keys = torch.unique(torch.cat([edge_keys(graph)[order[moved:]], added]))
     return with_pairs(Graph(graph.features, graph.edge_index, weights=graph.weights), keys)
 

@@ -39,10 +39,6 @@ class PersonalisedPageRank:
     restart: float = 0.2
     tolerance: float = 1e-6
 
-    def __post_init__(self) -> None:
-        if not 0 < self.restart < 1:
-            raise ValueError(f"Restart must be a probability in (0, 1). Got {self.restart}.")
-
     def __call__(self, x: Float[Tensor, "nodes dim"]) -> Float[Tensor, "nodes dim"]:
         """S x, with exact gradients for x and none for the matrix."""
         diffused: Tensor = _Diffusion.apply(x, self)  # type: ignore[no-untyped-call]  # torch
@@ -77,8 +73,6 @@ class PersonalisedPageRank:
 
         Made in blocks of rows, so that memory is nodes * block and what is kept.
         """
-        if threshold <= 0:
-            raise ValueError(f"Threshold must be above 0. Got {threshold}.")
         kept = _Entries(self.matrix)
         for start, units in _unit_columns(self.matrix):
             rows = self.diffuse(units).t()  # S is symmetric: its columns are its rows
@@ -153,8 +147,6 @@ def return_probabilities(graph: Graph, steps: int = 16) -> Float[Tensor, "nodes 
     being back at i after j + k steps is y_j . y_k: half as many products as steps, in blocks of
     columns. A node without neighbours never comes back.
     """
-    if steps < 1:
-        raise ValueError(f"Steps of a walk must be an integer >= 1. Got {steps}.")
     matrix = SymmetricPropagation(graph, loop_weight=0.0).smoothing()
     probabilities = []
     for _, units in _unit_columns(matrix):

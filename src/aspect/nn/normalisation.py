@@ -209,7 +209,10 @@ class Scaling:
             return centred * (MEAN_LENGTH / _or_one(self.length))
         if how == "standard":
             return centred / _or_one(self.std)
-        return centred / _or_one(centred.norm(dim=1, keepdim=True))
+        # Brought near one by a power of two, which is exact, so that no square leaves its range.
+        exponents = centred.abs().amax(dim=1, keepdim=True).frexp().exponent.clamp(-126, 126)
+        rows = torch.ldexp(centred, -exponents)
+        return rows / _or_one(rows.norm(dim=1, keepdim=True))
 
 
 def _or_one(divisor: Tensor) -> Tensor:

@@ -25,8 +25,6 @@ class SymmetricPropagation:
     """
 
     def __init__(self, graph: Graph, *, loop_weight: float = 1.0) -> None:
-        if not loop_weight >= 0:
-            raise ValueError(f"Loop weight must be a number >= 0. Got {loop_weight}.")
         self._along = Propagation(graph, self_loops=True)
         self.pattern = self._along.pattern
         self.loop_weight = loop_weight

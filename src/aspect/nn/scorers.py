@@ -66,8 +66,6 @@ class SummedLinearScorer(nn.Module):
 
     def __init__(self, width: int, layers: int = 1) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"Layers of SummedLinearScorer must be an integer >= 1. Got {layers}.")
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
 
     @override

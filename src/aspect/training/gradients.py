@@ -7,7 +7,7 @@ them takes longer than running them. A CUDA graph launches all of them at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 PRECISION = "high"
 # Passes before a capture: libraries choose kernels and allocate workspaces in the first ones.
 WARM_UP = 2
-KEYS_OF_LOG = "loss", "epoch"
 KINDS = 2  # of steps that are captured side by side, such as those with a search and those without
 
 
@@ -85,11 +84,9 @@ def training_precision(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _numbers(
-    method: Method, hook: str, values: object, taken: Iterable[str] = ()
-) -> Mapping[str, Tensor]:
+def _named(method: Method, hook: str, values: object, *taken: str) -> Mapping[str, Tensor]:
     """What a hook returned, if it can be logged: a method may come from outside."""
-    refused = [*KEYS_OF_LOG, *taken]
+    refused = ["loss", "epoch", *taken]  # the log has numbers of its own by the first two
     if not isinstance(values, Mapping) or not all(
         isinstance(value, Tensor) and value.shape == () and name not in refused
         for name, value in values.items()
@@ -99,17 +96,6 @@ def _numbers(
             f"name of it may be {' or '.join(refused)}. Got {values!r:.200}."
         )
     return values
-
-
-@contextmanager
-def modes_of_training(device: torch.device) -> Iterator[None]:
-    """Gradients and full precision, whatever modes of torch the caller has entered."""
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autocast(device.type, enabled=False),
-    ):
-        yield
 
 
 class Gradients:
@@ -177,7 +163,7 @@ class Gradients:
 
     def _run(self, step: Step, graph: Graph) -> Pass:
         with training_precision(self.graph.device):
-            terms = _numbers(self.method, "loss_terms", self.method.loss_terms(graph, step))
+            terms = _named(self.method, "loss_terms", self.method.loss_terms(graph, step))
             if not any(term.requires_grad for term in terms.values()):
                 raise TrainingError(f"No term of {self.method.name}'s loss depends on its weights.")
             loss = torch.stack(list(terms.values())).sum()
@@ -186,7 +172,7 @@ class Gradients:
             )
         # As the weights lie in memory, which a fused optimiser asks for.
         gradients = [None if part is None else part.contiguous() for part in parts]
-        monitors = _numbers(self.method, "monitors", self.method.monitors(), taken=terms)
+        monitors = _named(self.method, "monitors", self.method.monitors(), *terms)
         named = {"loss": loss, **terms, **monitors}
         norm = torch.nn.utils.get_total_norm([part for part in gradients if part is not None])
         numbers = torch.stack([*named.values(), self.method.watched(terms), norm]).detach()

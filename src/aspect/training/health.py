@@ -19,8 +19,6 @@ LEAST_RANK = 0.05  # of the highest rank possible; a lower effective rank is a c
 ROWS_OF_RANK = 2_048  # as many nodes decide the effective rank; an eigenproblem of that side: 1 s
 ROWS_AT_ONCE = 65_536  # so that the copy in float64 stays small on large graphs
 
-ADVICE = "Try stronger augmentation, a lower temperature or a lower learning_rate."
-
 
 @dataclass(frozen=True)
 class Health:
@@ -95,7 +93,8 @@ class Health:
             )
         if self.max_norm == 0:
             signs = ["every embedding is zero"]
-        return [f"Representation collapse: {' and '.join(signs)}. {ADVICE}"] if signs else []
+        advice = "Try stronger augmentation, a lower temperature or a lower learning_rate."
+        return [f"Representation collapse: {' and '.join(signs)}. {advice}"] if signs else []
 
     def to_dict(self) -> dict[str, float]:
         """For records and `--json`."""

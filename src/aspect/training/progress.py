@@ -16,8 +16,6 @@ from rich.text import Text
 MINUTE, HOUR = 60, 3600
 
 SECONDS_BETWEEN_LINES = 5.0  # where there is nothing to draw a bar on
-# The time left is guessed from the steps of the last hour: one step may take minutes.
-SECONDS_LOOKED_BACK = 3600.0
 
 Advance = Callable[[int, int, str], None]  # done, of how many, and a word on where it stands
 
@@ -63,9 +61,8 @@ def show_progress(what: str, console: Console, *, guesses_time: bool = True) -> 
         *([TimeRemainingColumn()] if guesses_time else []),
         TextColumn("{task.fields[word]}", markup=False),
     )
-    bar = Progress(
-        *columns, console=console, transient=True, speed_estimate_period=SECONDS_LOOKED_BACK
-    )
+    # The time left is guessed from the steps of the last hour: one step may take minutes.
+    bar = Progress(*columns, console=console, transient=True, speed_estimate_period=HOUR)
     task = bar.add_task(what, total=None, word="")
     last = console.get_time()
 

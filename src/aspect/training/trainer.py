@@ -19,7 +19,7 @@ from aspect.errors import CheckpointError, TrainingError, is_out_of_memory
 from aspect.methods.base import Method, MethodConfig, Step
 from aspect.randomness import seed_for
 from aspect.training.data import Check, TrainingData
-from aspect.training.gradients import Pass, modes_of_training
+from aspect.training.gradients import Pass
 from aspect.training.health import Health
 from aspect.training.progress import Advance
 
@@ -75,10 +75,6 @@ class CollapseStopping:
     is_on: bool
     healthy_epoch: int | None = None  # of the last check that passed
     is_over: bool = False
-
-    def is_due(self, epoch: int) -> bool:
-        """Whether to check the embedding after this epoch."""
-        return self.is_on and epoch % CHECK_EVERY == 0
 
     def observe(self, epoch: int, *, is_collapsed: bool) -> bool:
         """Note the result of a check; true if the state is healthy and worth keeping."""
@@ -165,7 +161,7 @@ def train(
     how far it is.
     """
     training = _Training(method, TrainingData.of(graph), seed, recorder or NoRecorder())
-    with modes_of_training(training.data.device), training.naming_lack_of_memory():
+    with training.guarded():
         return training.run(advance)
 
 
@@ -174,7 +170,7 @@ def try_epochs(
 ) -> list[float]:
     """Train for the first epochs only; the seconds that each took. The method is not finished."""
     training = _Training(method, TrainingData.of(graph), seed, NoRecorder())
-    with modes_of_training(training.data.device), training.naming_lack_of_memory():
+    with training.guarded():
         training.data.prepare(method)
         seconds = []
         for _ in range(epochs):
@@ -205,10 +201,12 @@ class _Training:
         self.seconds = math.inf  # of an epoch, by the last ones
 
     @contextmanager
-    def naming_lack_of_memory(self) -> Iterator[None]:
-        """What is said in place of torch's errors."""
+    def guarded(self) -> Iterator[None]:
+        """In the modes of torch that a training needs; a lack of memory is said in a sentence."""
+        autocast = torch.autocast(self.data.device.type, enabled=False)
         try:
-            yield
+            with torch.inference_mode(False), torch.enable_grad(), autocast:
+                yield
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -229,7 +227,7 @@ class _Training:
             started = time.perf_counter()
             values = self.run_epochs(self._epochs_ahead(epochs))
             self.seconds = (time.perf_counter() - started) / len(values)
-            if self.collapse.is_due(self.epoch):
+            if self.collapse.is_on and self.epoch % CHECK_EVERY == 0:
                 self._check_for_collapse()
             for epoch, of_epoch in enumerate(values, begin):
                 report = EpochReport(epoch, epochs, of_epoch, is_latest=epoch == self.epoch)
