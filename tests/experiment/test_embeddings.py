@@ -262,6 +262,16 @@ def test_a_file_without_a_seed_is_one_run_and_the_graph_is_its_short_name(made):
     assert cell.embeddings == str(made / "small.npy")
 
 
+@pytest.mark.parametrize("files", ["{graph}.npy", "z-0.npy"])
+def test_graphs_do_not_share_a_file(made, files):
+    """Graphs of one size were scored by the embeddings of each other."""
+    (made / "other").mkdir()
+    write_npz(made / "other" / "small.npz", mixed_graph(num_nodes=60, num_features=8, seed=9))
+    graphs = ["small.npz", "other/small.npz"]
+    with pytest.raises(SettingsError, match=r"'theirs' .* one file of embeddings for several"):
+        plan_of(entries=[{"name": "theirs", "embeddings": files}], graphs=graphs)
+
+
 @pytest.mark.usefixtures("made")
 def test_what_an_entry_cannot_have_beside_embeddings():
     with pytest.raises(ValueError, match="in place of a method: leave 'method' out"):
