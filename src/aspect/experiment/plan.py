@@ -343,8 +343,7 @@ class Plan(Config):
     def evaluations(self, graph: str) -> list[OtherSplits]:
         """Kinds of splits and probes for a clean graph, the plan's first kind first."""
         first = OtherSplits(splits=self.splits, probe=self.probe)
-        others = (other for other in self.also if not other.graphs or graph in other.graphs)
-        return [first, *others]
+        return [first, *(also for also in self.also if not also.graphs or graph in also.graphs)]
 
     def seeds_for(self, entry: Entry, graph: str) -> int:
         """How many pre-training seeds a clean graph gets."""
