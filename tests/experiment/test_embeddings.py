@@ -75,6 +75,9 @@ def test_rows_that_are_named_as_r_does_it_are_brought_into_order(tmp_path, graph
     lines = ['"V1"\t"V2"', *(f'"{NAMES[k]}"\t{ROWS[k, 0]}\t{ROWS[k, 1]}' for k in (2, 0, 1))]
     (tmp_path / "z.tsv").write_text("\n".join(lines))
     np.testing.assert_array_equal(EmbeddingFile.read(tmp_path / "z.tsv").of(graph), ROWS)
+    (tmp_path / "z.tsv").write_text("V1\tV2\n1\t2\t3\t4\n")
+    with pytest.raises(FileError, match="a name above every column but the first"):
+        EmbeddingFile.read(tmp_path / "z.tsv")
 
 
 @pytest.mark.parametrize("columns", [("z0", "z1"), ("width", "height")])
