@@ -241,8 +241,8 @@ class Bench:
                     if not isinstance(news, Quiet):
                         self._note(news)
                     # A worker that is free is not worth telling while it is about to begin again.
-                    begun = (cells[0].key in self.running for cells in self._trainings_left())
-                    if isinstance(news, Started | Quiet) or all(begun):
+                    at_work = (cells[0].key in self.running for cells in self._trainings_left())
+                    if isinstance(news, Started | Quiet) or all(at_work):
                         yield self.progress()
         finally:
             self.folder.conclude()
