@@ -57,6 +57,7 @@ from aspect.data.graph import Graph, LabelledGraph  # noqa: E402
 from aspect.data.operators import Operator  # noqa: E402
 from aspect.data.source import load_named  # noqa: E402
 from aspect.data.splits import Split, make_splits  # noqa: E402
+from aspect.errors import FileError  # noqa: E402
 from aspect.estimator import Embedder  # noqa: E402
 from aspect.evaluation.linear_probe import TrainedProbe  # noqa: E402
 from aspect.evaluation.significance import holm, paired_test  # noqa: E402
@@ -355,7 +356,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", action="store_true", help="train nothing, print the tables")
     given = parser.parse_args(arguments)
     known = pd.read_csv(given.out) if given.out.exists() else pd.DataFrame(columns=SCORED)
-    lost = 0
+    lost, part = 0, "validation" if given.choose else "test"
+    if not given.tables and not known.empty and set(known["part"]) != {part}:
+        raise FileError(f"{given.out} must hold scores of {part} nodes. Choose another --out.")
     if not given.tables:
         done = set(map(tuple, known[SCORED[:3]].to_numpy().tolist()))
         trainings = [

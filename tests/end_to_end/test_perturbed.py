@@ -219,7 +219,7 @@ def test_files_of_two_attacks(cli, inputs, flips):
 def test_a_method_bound_to_its_graph_is_not_trained_for_evasion(cli, inputs, file, monkeypatch):
     monkeypatch.setattr(RawFeatures, "inductive", False)
     arguments = ["evaluate", *inputs, "--method", "raw", "--perturbation", file]
-    cli(*arguments, "--mode", "evade").refused("raw cannot embed a graph", "--mode poison")
+    cli(*arguments, "--mode", "evade").refused("raw cannot embed a graph", "take mode poison")
     assert list(cli.cwd.iterdir()) == []
 
 

@@ -173,6 +173,7 @@ def test_a_second_call_goes_on_with_what_is_missing(tmp_path, monkeypatch, capsy
     scores(1.0).query("seed == 0").to_csv(path, index=False)
     assert script.main(["aspect-s", "--graph", "cora", "--seeds", "2", "--out", str(path)]) == 0
     assert asked == [[("cora", "aspect", 1), ("cora", "aspect-s", 1)]]
+    assert script.main(["--choose", "--out", str(path)]) == 2  # these are of test nodes
     assert script.main(["--tables", "--out", str(path)]) == 0
     assert len(asked) == 1
     assert "mean over graphs" in capsys.readouterr().out

@@ -75,6 +75,9 @@ def test_rows_that_are_named_as_r_does_it_are_brought_into_order(tmp_path, graph
     lines = ['"V1"\t"V2"', *(f'"{NAMES[k]}"\t{ROWS[k, 0]}\t{ROWS[k, 1]}' for k in (2, 0, 1))]
     (tmp_path / "z.tsv").write_text("\n".join(lines))
     np.testing.assert_array_equal(EmbeddingFile.read(tmp_path / "z.tsv").of(graph), ROWS)
+    (tmp_path / "z.tsv").write_text("V1\tV2\n1\t2\t3\t4\n")
+    with pytest.raises(FileError, match="a name above every column but the first"):
+        EmbeddingFile.read(tmp_path / "z.tsv")
 
 
 @pytest.mark.parametrize("columns", [("z0", "z1"), ("width", "height")])
@@ -263,6 +266,16 @@ def test_a_file_without_a_seed_is_one_run_and_the_graph_is_its_short_name(made):
     plan = plan_of(entries=[{"name": "theirs", "embeddings": "{graph}.npy"}])
     (cell,) = lay_out(plan, dict(read_facts(plan, None)), "cpu")
     assert cell.embeddings == str(made / "small.npy")
+
+
+@pytest.mark.parametrize("files", ["{graph}.npy", "z-0.npy"])
+def test_graphs_do_not_share_a_file(made, files):
+    """Graphs of one size were scored by the embeddings of each other."""
+    (made / "other").mkdir()
+    write_npz(made / "other" / "small.npz", mixed_graph(num_nodes=60, num_features=8, seed=9))
+    graphs = ["small.npz", "other/small.npz"]
+    with pytest.raises(SettingsError, match=r"'theirs' .* one file of embeddings for several"):
+        plan_of(entries=[{"name": "theirs", "embeddings": files}], graphs=graphs)
 
 
 @pytest.mark.usefixtures("made")

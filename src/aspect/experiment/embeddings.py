@@ -175,6 +175,8 @@ def _frame(path: Path) -> pd.DataFrame:
         return frame if is_plain else frame.reset_index(names="")
     separator = SEPARATORS[path.suffix.lower()]
     head = pd.read_csv(path, sep=separator, nrows=1)
+    if head.index.nlevels > 1:
+        raise FileError(f"{path} must have a name above every column but the first.")
     unnamed = [] if isinstance(head.index, pd.RangeIndex) else [""]  # R names no column of ids
     names = [*unnamed, *map(str, head.columns)]
     id_name = _id_name(names)

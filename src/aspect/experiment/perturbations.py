@@ -270,7 +270,11 @@ def make_files(
     work: Callable[[NeededFile], None],
 ) -> Generator[AttackProgress, None, None]:
     """Make what a bench still needs; what becomes of it goes into `files`, and is told."""
-    needed = sorted(needed, key=_cost, reverse=True)  # the largest first, as with runs
+    # The largest first, as with runs.
+    needed = sorted(
+        needed,
+        key=lambda need: -need.facts.wanted * (need.facts.graph.nodes + need.facts.graph.edges),
+    )
     flips = {need.slot: need.kept(folder.perturbations) for need in needed}
     running: dict[Slot, NeededFile] = {}
     started, before = time.monotonic(), sum(flips.values())
@@ -314,8 +318,3 @@ def _note(
     else:
         files.errors[slot] = news.reason
         folder.write_log(f"attack-failed {name}", f"{news.reason}\n{news.trace}")
-
-
-def _cost(need: NeededFile) -> int:
-    """What an attack takes, in arbitrary units."""
-    return need.facts.wanted * (need.facts.graph.nodes + need.facts.graph.edges)

@@ -267,6 +267,13 @@ class Plan(Config):
                 require_method_name(entry.settings_of)
         self._check_searches()
         stored = {graph: GraphSource.named(graph).graph for graph in self.graphs}
+        for entry in self.entries:
+            files = [entry.file_of(self.source(graph).name, 0) for graph in stored.values()]
+            if entry.embeddings and len(set(files)) < len(files):
+                raise SettingsError(
+                    f"Entry {entry.name!r} of the plan {self.name!r} has one file of embeddings "
+                    "for several graphs. Put {graph} into its name, and call no two graphs alike."
+                )
         if all(self.source(graph).is_named for graph in self.graphs):
             GraphSource.named(self.graphs[0], self.reading)  # options for files, but no file
         return self.model_copy(
@@ -336,8 +343,7 @@ class Plan(Config):
     def evaluations(self, graph: str) -> list[OtherSplits]:
         """Kinds of splits and probes for a clean graph, the plan's first kind first."""
         first = OtherSplits(splits=self.splits, probe=self.probe)
-        others = (other for other in self.also if not other.graphs or graph in other.graphs)
-        return [first, *others]
+        return [first, *(also for also in self.also if not also.graphs or graph in also.graphs)]
 
     def seeds_for(self, entry: Entry, graph: str) -> int:
         """How many pre-training seeds a clean graph gets."""

@@ -241,7 +241,8 @@ class Bench:
                     if not isinstance(news, Quiet):
                         self._note(news)
                     # A worker that is free is not worth telling while it is about to begin again.
-                    if isinstance(news, Started | Quiet) or not self._has_waiting():
+                    at_work = (cells[0].key in self.running for cells in self._trainings_left())
+                    if isinstance(news, Started | Quiet) or all(at_work):
                         yield self.progress()
         finally:
             self.folder.conclude()
@@ -266,9 +267,6 @@ class Bench:
             if cell.spec.perturbation_sha256 is None and slot in slots_of(cell)
         ]
         return set(states) == {"failed"}
-
-    def _has_waiting(self) -> bool:
-        return any(cells[0].key not in self.running for cells in self._trainings_left())
 
     def progress(self) -> BenchProgress:
         """Where it stands now."""

@@ -175,10 +175,7 @@ def metric_for(probe: str, source: GraphSource) -> Metric:
 
 
 def check_unchanged(what: str, before: str | None, now: str | None) -> None:
-    """Refuse, by its SHA-256, what changed while a command is at work.
-
-    The scores would stand under the key of what was there before.
-    """
+    """Refuse what changed while a command works: its scores would stand under an old key."""
     if before != now:
         raise RunError(
             f"{what} changed since the command began: the sha256 must be "

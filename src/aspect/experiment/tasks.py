@@ -164,8 +164,8 @@ def _linked(
     name: str, experiment: Experiment, method: str, held_out: HeldOut, device: str | None
 ) -> LinkScore:
     """Train on what is left, embed that, and score the pairs; controls have settings alone."""
+    config = make_config(find_method(method).config, experiment.settings, owner=method)
     if name != method:
-        config = make_config(find_method(method).config, experiment.settings, owner=method)
         settings = control_settings(name, config.model_dump(mode="json"))
         experiment = Experiment(method=name, seed=experiment.seed, settings=settings)
     model = untrained_model(experiment, device).fit(held_out.graph, progress=False)
