@@ -91,7 +91,7 @@ def test_a_column_of_ids_goes_before_the_index_of_a_frame(tmp_path, columns):
 
 def test_a_column_that_may_name_the_nodes_is_not_left_aside(tmp_path):
     table = pd.DataFrame(ROWS, columns=["z0", "z1"]).assign(paper=[2, 1, 0])
-    with pytest.raises(FileError, match=r"a column 'paper' beside .* Call it `id` if it names"):
+    with pytest.raises(FileError, match=r"the columns .paper. .* beside the embedding"):
         EmbeddingFile.read(written(tmp_path, "z.csv", table))
 
 

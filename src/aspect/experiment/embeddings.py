@@ -142,12 +142,6 @@ def _table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     if labels and not numbered:
         raise FileError(f"{path} has a column {labels[0]}: embeddings must not hold labels.")
     chosen = numbered or columns
-    others = [repr(name) for name in columns if name not in chosen and repr(name) not in labels]
-    if others and id_name is None:
-        raise FileError(
-            f"{path} has a column {others[0]} beside those of the embedding. Call it `id` if it "
-            "names the nodes, else remove it."
-        )
     odd = [repr(name) for name in chosen if not pd.api.types.is_numeric_dtype(frame[name])]
     if odd:
         raise FileError(f"Columns of {path} must hold numbers. Others do: {shown(odd)}.")
