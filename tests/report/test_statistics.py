@@ -92,6 +92,10 @@ def test_ranks_share_ties_and_leave_out_rows_with_gaps():
         {"x": [90.0, 80.0, 80.0, 10.0], "y": [70.0, 90.0, 60.0, None]}, index=list("abcd")
     )
     assert average_ranks(means).to_dict() == {"a": 1.5, "b": 1.75, "c": 2.75}
+    # One mean, summed in two orders.
+    sums = (sum([0.1, 0.2, 0.3]), sum([0.3, 0.2, 0.1]))
+    assert sums[0] != sums[1]
+    assert average_ranks(pd.DataFrame({"x": sums}, list("ab"))).to_dict() == {"a": 1.5, "b": 1.5}
 
 
 def test_the_papers_average_drops_follow_from_its_figures():
