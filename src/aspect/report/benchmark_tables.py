@@ -450,7 +450,7 @@ def _perturbed_table(
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = replace(_drop(own), published=figure, footnote=footnote)
+        drop = replace(_drop(own, len(graphs)), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, TableCell()))
@@ -503,7 +503,7 @@ def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[s
         own = lost.loc[[name]].droplevel("variant")
         cells = [_drop(own.loc[own.index == graph]) for graph in graphs]
         rank = TableCell(_known(ranks.get(name, math.nan)))
-        lines.append(_line(results, name, (*cells, _drop(own), rank)))
+        lines.append(_line(results, name, (*cells, _drop(own, len(graphs)), rank)))
     note = fewer_splits_note(results, splits, perturbation)
     return Table(
         results.table_name(f"drop-{perturbation}", splits),
@@ -516,9 +516,9 @@ def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[s
     )
 
 
-def _drop(lines: pd.DataFrame) -> TableCell:
-    """The mean of some rows of `drops`."""
-    if lines.empty:
+def _drop(lines: pd.DataFrame, num_graphs: int = 1) -> TableCell:
+    """The mean of some rows of `drops`, one a graph; nothing where a graph lacks."""
+    if len(lines) < num_graphs:
         return TableCell()
     mean, low, high = mean_drop(lines)
     return TableCell(mean, low=_known(low), high=_known(high))
