@@ -134,7 +134,21 @@ def test_a_drop_has_the_standard_error_of_a_ratio():
     (line,) = drops(collect(records), "class-balanced", "random-poison-10").to_dict("records")
     assert line["splits"] == 60
     assert line["drop"] == pytest.approx(100 * (1 - perturbed.sum() / clean.sum()))
-    assert line["error"] == pytest.approx(bootstrapped(clean, perturbed), rel=0.15)
+    overlap = np.sqrt(1 + 60 / 3)  # a test node for every three training nodes
+    assert line["error"] == pytest.approx(overlap * bootstrapped(clean, perturbed), rel=0.15)
+
+
+def test_the_interval_of_a_drop_is_as_wide_as_that_of_the_paired_test():
+    """Where every clean score is 100, the drop in percent is the difference in points."""
+    clean, perturbed = np.full(10, 100.0), np.random.default_rng(4).uniform(80, 90, size=10)
+
+    def score(split, perturbation, **_):
+        return (perturbed if perturbation else clean)[split]
+
+    records = make_records(["aspect"], ["cora"], [None, poison()], seeds=1, splits=10, score=score)
+    lines = drops(collect(records), "class-balanced", "random-poison-10")
+    test = paired_test(clean, perturbed)
+    assert mean_drop(lines) == pytest.approx((test.difference, test.low, test.high))
 
 
 def test_the_interval_of_a_mean_drop_is_that_of_welch():

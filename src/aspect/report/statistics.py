@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -186,12 +186,25 @@ def fewer_splits(results: Results, splits: str, perturbation: str = CLEAN) -> li
     return [name for name in results.methods if name in short]
 
 
+def _test_to_train(results: Results) -> Callable[..., float]:
+    """Test nodes per training node at a place, by which overlapping splits widen an interval."""
+    told = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
+    lacking = results.select(metric="missing_in_test", split_kind="class-balanced")
+    whole = set(lacking[PLACE].itertuples(index=False, name=None))
+
+    def ratio(*place: str) -> float:
+        guess = WHOLE_CLASSES_TO_TRAIN if place in whole else TEST_TO_TRAIN[place[0]]
+        return float(told.get(place, guess))
+
+    return ratio
+
+
 def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     """How much of its accuracy each variant loses on each graph, one row for both.
 
     Over the splits that the clean and the perturbed graph both have: `drop` is (clean - perturbed)
-    / clean of their sums in percent, `error` its standard error as of a ratio, missing for one
-    split, and `splits` their number.
+    / clean of their sums in percent, and `splits` their number. `error` is its standard error as of
+    a ratio, widened for overlapping splits as in `compare`, and missing for one split.
     """
     wide = by_split(results).unstack("perturbation").reindex(columns=[CLEAN, perturbation])
     pairs = wide[wide.index.get_level_values("split_kind") == splits].dropna()
@@ -202,7 +215,9 @@ def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     beside = pairs.join(left)
     residuals = beside[perturbation] - beside["left"] * beside[CLEAN]
     squares = residuals.pow(2).groupby(level=["variant", "graph"], sort=False).sum()
-    variance = squares / (number - 1).where(number > 1) / number
+    ratios = _test_to_train(results)
+    overlap = [ratios(splits, perturbation, *place) for place in number.index]
+    variance = squares / (number - 1).where(number > 1) * (1 / number + overlap)
     error = PERCENT * np.sqrt(variance) / (sums[CLEAN] / number)
     table = pd.DataFrame({"drop": PERCENT * (1 - left), "error": error, "splits": number})
     return table[is_known].copy()
@@ -249,19 +264,13 @@ def compare(
     wide = by_split(results).unstack("split")
     by_place = dict(zip(wide.index, wide.to_numpy(), strict=True))
     gap = np.full(wide.shape[1], np.nan)
-    ratios = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
-    lacking = results.select(metric="missing_in_test", split_kind="class-balanced")
-    ratios = {
-        **dict.fromkeys(lacking[PLACE].itertuples(index=False, name=None), WHOLE_CLASSES_TO_TRAIN),
-        **ratios,
-    }
+    ratios = _test_to_train(results)
     tests: list[PairedTest | None] = []
     for first, second in pairs:
         a, b = by_place.get(first, gap), by_place.get(second, gap)
         common = np.isfinite(a + b)
-        ratio = ratios.get(first, TEST_TO_TRAIN[first[0]])
         tests.append(
-            paired_test(a[common], b[common], test_to_train=ratio)
+            paired_test(a[common], b[common], test_to_train=ratios(*first))
             if common.sum() >= fewest_splits
             else None
         )
