@@ -191,6 +191,11 @@ def test_graphs_of_one_model_share_panels_of_even_size(graphs, sizes):
     assert [plot.name for plot in mixed] == ["gate-density-1", "gate-density-2-ring"]
 
 
+def test_models_of_one_name_have_a_line_each():
+    (plot,) = models.density_plots([rising(), rising(gate=(0.25,) * NODES)])
+    assert "ring 0.50 with a std of 0.29; ring 0.25 with a std of 0.00" in plot.alt
+
+
 def test_the_gate_is_summarised_in_words():
     other = rising(graph="other", gate=(0.25,) * NODES)
     (density,) = models.density_plots([rising(), other])
