@@ -356,7 +356,6 @@ def interval(records):
     [
         (1 / 3, None, {}),
         (0.61, 0.61, {"missing_in_test": (1,)}),
-        (3 / 4, None, {"missing_in_test": (1,)}),  # some classes are in training whole
         (1 / 2, None, {"split_kind": "published"}),
     ],
 )

@@ -30,7 +30,6 @@ from aspect.report.statistics import (
     compare,
     compare_with,
     drops,
-    fewer_splits,
     mean_differences,
     mean_drop,
     ranking,
@@ -179,9 +178,11 @@ def _known(value: float) -> float | None:
 
 
 def fewer_splits_note(results: Results, splits: str, perturbation: str = CLEAN) -> str:
-    """A sentence on methods that have fewer splits than others; empty where all have the same."""
-    titles = map(results.title, fewer_splits(results, splits, perturbation))
-    names = ", ".join(titles)
+    """A sentence on methods with a mean over fewer splits than another's; empty if none has."""
+    summary = summarise(results)
+    is_short = summary["splits"].between(1, summary["expected"] - 1)
+    short = {name for *place, name, _ in summary.index[is_short] if place == [splits, perturbation]}
+    names = ", ".join(results.title(name) for name in results.methods if name in short)
     return f"On fewer splits than the others: {names}." if names else ""
 
 

@@ -176,13 +176,10 @@ def density_plots(details: Sequence[Details]) -> list[Plot]:
     ]
 
 
-def _density_plot(
-    name: str, title: str, caption: str, gates: Sequence[tuple[str, Values]]
-) -> Plot:
+def _density_plot(name: str, title: str, caption: str, gates: Sequence[tuple[str, Values]]) -> Plot:
     lines = [Points(label, POSITIONS, density(gate, POSITIONS)) for label, gate in gates]
     words = "; ".join(
-        f"{short(label)} {gate.mean():.2f} with a std of {gate.std():.2f}"
-        for label, gate in gates
+        f"{short(label)} {gate.mean():.2f} with a std of {gate.std():.2f}" for label, gate in gates
     )
 
     def decorate(axes: Axes) -> None:
@@ -291,11 +288,11 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
         gates = [(label, np.asarray(gate, dtype=float)) for label, gate, _ in sides]
         name = _name("attacked-density", number, model)
         densities.append(_density_plot(name, full_title(model), ATTACKED, gates))
-        pairs = [(label, _pairs(gate, homophily)) for label, gate, homophily in sides]
         lines = [
-            bins_by_rank(*pair, NUM_QUANTILES)._replace(label=label, x=ticks)
-            for label, pair in pairs
-            if len(pair[0]) >= NUM_QUANTILES
+            bins_by_rank(x, y, NUM_QUANTILES)._replace(label=label, x=ticks)
+            for label, gate, homophily in sides
+            for x, y in [_pairs(gate, homophily)]
+            if len(x) >= NUM_QUANTILES
         ]
         if lines:
             quantiles.append(

@@ -110,11 +110,7 @@ class Points(NamedTuple):
 
 
 def short(name: str) -> str:
-    """A name that fits a figure: one printable line; of a long one both ends, which tell it apart.
-
-    >>> short("a method with all its settings 1"), short("a method with all its settings 2")
-    ('a method wi...settings 1', 'a method wi...settings 2')
-    """
+    """A name that fits a figure: one printable line; a long one is cut in its middle."""
     if len(name) > LONGEST_NAME:
         name = f"{name[: LONGEST_NAME // 2 - 1]}...{name[2 - LONGEST_NAME // 2 :]}"
     return "".join(letter if letter.isprintable() else " " for letter in name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,8 +33,6 @@ FEWEST_TO_TEST = 6  # splits or graphs; n signs give no p below 2 ** (1 - n)
 # Test nodes per training node, where records do not say. The published splits of geom-gcn are
 # 48/32/20 and those of Platonov et al. 50/25/25; the larger ratio is the cautious one.
 TEST_TO_TRAIN = {"class-balanced": 1 / 3, "random": 1 / 3, "published": 1 / 2}
-# Class-balanced training sets that took a class whole are smaller than 60%: 46% on texas (0.72).
-WHOLE_CLASSES_TO_TRAIN = 3 / 4
 
 
 @lru_cache(maxsize=64)  # several tables and figures share a summary; nobody changes it
@@ -174,29 +172,10 @@ def ranking(results: Results, splits: str) -> Ranking | None:
     return Ranking(ranks, unranked, num_graphs, repeated, difference)
 
 
-def fewer_splits(results: Results, splits: str, perturbation: str = CLEAN) -> list[str]:
-    """Methods with a mean over fewer splits than another one of the same graph has."""
-    summary = summarise(results)
-    is_short = (summary["splits"] > 0) & (summary["splits"] < summary["expected"])
-    short = {
-        variant
-        for kind, state, variant, _ in summary.index[is_short]
-        if (kind, state) == (splits, perturbation)
-    }
-    return [name for name in results.methods if name in short]
-
-
-def _test_to_train(results: Results) -> Callable[..., float]:
-    """Test nodes per training node at a place, by which overlapping splits widen an interval."""
+def _test_to_train(results: Results) -> dict[Place, float]:
+    """Test nodes per training node of every place: overlapping splits widen its intervals."""
     told = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
-    lacking = results.select(metric="missing_in_test", split_kind="class-balanced")
-    whole = set(lacking[PLACE].itertuples(index=False, name=None))
-
-    def ratio(*place: str) -> float:
-        guess = WHOLE_CLASSES_TO_TRAIN if place in whole else TEST_TO_TRAIN[place[0]]
-        return float(told.get(place, guess))
-
-    return ratio
+    return {place: told.get(place, TEST_TO_TRAIN[place[0]]) for place in results.places}
 
 
 def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
@@ -216,7 +195,7 @@ def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     residuals = beside[perturbation] - beside["left"] * beside[CLEAN]
     squares = residuals.pow(2).groupby(level=["variant", "graph"], sort=False).sum()
     ratios = _test_to_train(results)
-    overlap = [ratios(splits, perturbation, *place) for place in number.index]
+    overlap = [ratios[splits, perturbation, *place] for place in number.index]
     variance = squares / (number - 1).where(number > 1) * (1 / number + overlap)
     error = PERCENT * np.sqrt(variance) / (sums[CLEAN] / number)
     table = pd.DataFrame({"drop": PERCENT * (1 - left), "error": error, "splits": number})
@@ -270,7 +249,7 @@ def compare(
         a, b = by_place.get(first, gap), by_place.get(second, gap)
         common = np.isfinite(a + b)
         tests.append(
-            paired_test(a[common], b[common], test_to_train=ratios(*first))
+            paired_test(a[common], b[common], test_to_train=ratios[first])
             if common.sum() >= fewest_splits
             else None
         )
