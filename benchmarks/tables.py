@@ -63,7 +63,7 @@ README, RESULTS, METHODS = "README.md", "docs/results.md", "docs/methods.md"
 ROBUSTNESS = "docs/robustness.md"
 FIGURES = "docs/{}-{}.svg"
 COMPLETE = "Complete"
-RANKED = ("random", "published")  # the headline's; the paper's splits leave classes out
+RANKED = "random"  # splits of the figure; the other kinds have a table
 COMPARED = ("aspect", "aspect-pruned")  # each against all others under perturbations
 KEYWORDS = "src/aspect/keywords.py"
 INDENT = "    "
@@ -303,12 +303,11 @@ def _planned(plan: Plan, results: Results, runs: pd.DataFrame) -> Iterator[tuple
 
 
 def _rank_figures(results: Results) -> dict[str, Plot]:
-    """Critical-difference diagrams, by kind of splits."""
+    """The critical-difference diagram of the headline's splits."""
     from aspect.report.plots import rank_plot
 
-    kinds = [kind for kind in RANKED if kind in results.kinds]
-    plots = {kind: rank_plot(results, kind, results.reference()) for kind in kinds}
-    return {kind: plot for kind, plot in plots.items() if plot}
+    plot = rank_plot(results, RANKED, results.reference())
+    return {RANKED: plot} if plot else {}
 
 
 def _sweep_figures(results: Results) -> dict[str, Plot]:

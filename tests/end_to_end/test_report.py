@@ -52,6 +52,18 @@ def test_tables_and_figures_are_written_for_a_paper(cli, tmp_path):
     assert figures == {".svg", ".png"}
 
 
+def test_no_name_is_a_formula_in_any_table(cli, tmp_path):
+    made = make_records(["=cmd()"], ["=graph"], seeds=1, splits=2)
+    lines = "".join(f"{record.model_dump_json()}\n" for record in made)
+    (tmp_path / "formula.jsonl").write_text(lines, "utf-8")
+    assert cli("report", "formula.jsonl", "--tables", "tables").code == 0
+    for path in (tmp_path / "tables").glob("*.csv"):
+        with path.open(encoding="utf-8") as file:
+            names = {cell for row in csv.reader(file) for cell in row if "=" in cell}
+        assert names <= {"'=cmd()", "'=graph", "'=graph std", ""}, path.name
+    assert "'=cmd()" in (tmp_path / "tables" / "scores.csv").read_text("utf-8")
+
+
 @pytest.mark.usefixtures("records")
 def test_nothing_is_written_if_one_file_is_taken(cli, tmp_path):
     (tmp_path / "tables").mkdir()

@@ -228,6 +228,8 @@ def test_the_page_begins_with_findings_and_ends_with_what_was_run(page, material
     failed = int((material.results.runs["status"] == "failed").sum())
     assert f"{failed} runs failed and left a gap" in page.text
     assert page.text.count("The loss is no longer a number after epoch 3.") >= failed
+    lines = page.text[page.text.rindex("Failed runs") :]
+    assert lines.count("random 20% (poison)") == 8  # two seeds, four splits
     assert page.text.index("Best average ranks") < page.text.index("Accuracy and ranks")
     assert "aspect bench plan aspect report runs/plan" in page.text
     assert "policy_weight" in page.text  # a setting of one variant alone

@@ -9,7 +9,7 @@ from aspect.evaluation.details import Attacked, Sensitivity
 from aspect.report import model_plots as models
 from aspect.report.benchmark_tables import sweeps
 from aspect.report.html import PALETTE
-from aspect.report.plots import COLOURS, accuracy_plots, sweep_plots
+from aspect.report.plots import COLOURS, accuracy_plots, short, sweep_plots
 from aspect.report.results import collect
 from report.benchmark_records import make_records, poison
 from report.node_details import make_details, plain_details
@@ -69,6 +69,12 @@ def test_accuracy_is_drawn_with_intervals_by_average_rank():
     ends = [segment[:, 0] for segment in intervals.get_segments()]
     assert ends[0] == pytest.approx([81 - half, 81 + half], abs=1e-4)
     assert dots.get_offsets()[:, 0].tolist() == [81.0, 71.0, 61.0]
+
+
+def test_long_names_are_told_apart_by_their_ends():
+    names = [short(f"a method with all its settings {number}") for number in (1, 2)]
+    assert names == ["a method wi...settings 1", "a method wi...settings 2"]
+    assert short("a line\nbreak") == "a line break"
 
 
 def test_methods_without_every_graph_are_not_ranked():
@@ -189,6 +195,11 @@ def test_graphs_of_one_model_share_panels_of_even_size(graphs, sizes):
     mixed = models.density_plots([rising(graph="a"), rising(graph="b"), rising(title="Other")])
     assert [plot.title for plot in mixed] == ["ASPECT on a, b", "Other on ring"]
     assert [plot.name for plot in mixed] == ["gate-density-1", "gate-density-2-ring"]
+
+
+def test_models_of_one_name_have_a_line_each():
+    (plot,) = models.density_plots([rising(), rising(gate=(0.25,) * NODES)])
+    assert "ring 0.50 with a std of 0.29; ring 0.25 with a std of 0.00" in plot.alt
 
 
 def test_the_gate_is_summarised_in_words():

@@ -181,6 +181,8 @@ def test_runs_that_differ_in_the_seed_are_one_entry_and_others_are_told_apart(un
     assert len(found.results.scores) == 0
     assert "no labels" in found.results.notices[0]
     assert found.details[0].labels == ()
+    graphs = [model.graph for model in found.details]
+    assert [name.partition(" (")[2] for name in graphs] == ["seed 0)", "seed 1)"]
     other = train(unlabelled, tmp_path / "wide", label=None, width=6)
     variants = list(read(*paths, other).results.variants)
     assert variants == ["aspect (seed-0)", "aspect (seed-1)", "aspect (wide)"]
@@ -260,3 +262,5 @@ def test_what_two_benches_hold_counts_once(records, bench, tmp_path):
         assert len(found.results.runs) == len(records)
         assert sorted(each.seed for each in found.details) == [0, 1]
         assert all(each.attacked for each in found.details)
+        graphs = {each.seed: each.graph for each in found.details}
+        assert graphs == {0: "ring (seed 0)", 1: "ring (seed 1)"}

@@ -146,9 +146,12 @@ def _tables(parts: Sequence[Section], material: Material, folder: Path | None) -
     """Those of the page, and `scores.csv`: one row per score, which all others are made from."""
     if folder is None:
         return {}
-    scores = material.results.scores.to_csv(index=False, lineterminator="\n")
+    from aspect.report.tables import csv_safe
+
+    scores = material.results.scores
+    scores = scores.assign(**{name: scores[name].map(csv_safe) for name in ("variant", "graph")})
     return {
-        folder / "scores.csv": scores.encode(),
+        folder / "scores.csv": scores.to_csv(index=False, lineterminator="\n").encode(),
         **{
             folder / name: text.encode()
             for part in parts

@@ -30,7 +30,6 @@ from aspect.report.statistics import (
     compare,
     compare_with,
     drops,
-    fewer_splits,
     mean_differences,
     mean_drop,
     ranking,
@@ -179,9 +178,11 @@ def _known(value: float) -> float | None:
 
 
 def fewer_splits_note(results: Results, splits: str, perturbation: str = CLEAN) -> str:
-    """A sentence on methods that have fewer splits than others; empty where all have the same."""
-    titles = map(results.title, fewer_splits(results, splits, perturbation))
-    names = ", ".join(titles)
+    """A sentence on methods with a mean over fewer splits than another's; empty if none has."""
+    summary = summarise(results)
+    is_short = summary["splits"].between(1, summary["expected"] - 1)
+    short = {name for *place, name, _ in summary.index[is_short] if place == [splits, perturbation]}
+    names = ", ".join(results.title(name) for name in results.methods if name in short)
     return f"On fewer splits than the others: {names}." if names else ""
 
 
@@ -450,7 +451,7 @@ def _perturbed_table(
         has_all = sum(c.published is not None for c in line.cells) == PAPERS_PERTURBED_GRAPHS
         figure = _published().get((name, "", "average-drop")) if has_all else None
         footnote = scores.notes.number(why)
-        drop = replace(_drop(own), published=figure, footnote=footnote)
+        drop = replace(_drop(own, len(graphs)), published=figure, footnote=footnote)
         lines.append(replace(line, cells=(*line.cells, drop)))
     lines += [
         replace(line, cells=(*line.cells, TableCell()))
@@ -503,7 +504,7 @@ def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[s
         own = lost.loc[[name]].droplevel("variant")
         cells = [_drop(own.loc[own.index == graph]) for graph in graphs]
         rank = TableCell(_known(ranks.get(name, math.nan)))
-        lines.append(_line(results, name, (*cells, _drop(own), rank)))
+        lines.append(_line(results, name, (*cells, _drop(own, len(graphs)), rank)))
     note = fewer_splits_note(results, splits, perturbation)
     return Table(
         results.table_name(f"drop-{perturbation}", splits),
@@ -516,9 +517,9 @@ def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[s
     )
 
 
-def _drop(lines: pd.DataFrame) -> TableCell:
-    """The mean of some rows of `drops`."""
-    if lines.empty:
+def _drop(lines: pd.DataFrame, num_graphs: int = 1) -> TableCell:
+    """The mean of some rows of `drops`, one a graph; nothing where a graph lacks."""
+    if len(lines) < num_graphs:
         return TableCell()
     mean, low, high = mean_drop(lines)
     return TableCell(mean, low=_known(low), high=_known(high))

@@ -54,7 +54,6 @@ def _plain(details: Details, size: int, most_neighbours: int) -> dict[str, Any]:
     return {
         "graph": _cut(details.graph),
         "title": _cut(details.title),
-        "seed": details.seed,
         "count": details.num_nodes,
         # The numbers themselves are left out where they say nothing.
         "nodes": None if nodes == list(range(details.num_nodes)) else nodes,

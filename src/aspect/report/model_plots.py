@@ -170,21 +170,20 @@ def density_plots(details: Sequence[Details]) -> list[Plot]:
             _name("gate-density", number, *group),
             full_title(*group),
             DENSITY,
-            {model.graph: np.asarray(model.gate, dtype=float) for model in group},
+            [(model.graph, np.asarray(model.gate, dtype=float)) for model in group],
         )
         for number, group in _panels(details)
     ]
 
 
-def _density_plot(name: str, title: str, caption: str, gates: Mapping[str, Values]) -> Plot:
-    lines = [Points(label, POSITIONS, density(gate, POSITIONS)) for label, gate in gates.items()]
+def _density_plot(name: str, title: str, caption: str, gates: Sequence[tuple[str, Values]]) -> Plot:
+    lines = [Points(label, POSITIONS, density(gate, POSITIONS)) for label, gate in gates]
     words = "; ".join(
-        f"{short(label)} {gate.mean():.2f} with a std of {gate.std():.2f}"
-        for label, gate in gates.items()
+        f"{short(label)} {gate.mean():.2f} with a std of {gate.std():.2f}" for label, gate in gates
     )
 
     def decorate(axes: Axes) -> None:
-        for line, gate, colour in zip(lines, gates.values(), COLOURS, strict=False):
+        for line, (_, gate), colour in zip(lines, gates, COLOURS, strict=False):
             axes.fill_between(POSITIONS, line.y, color=colour, alpha=0.14, linewidth=0)
             axes.axvline(float(gate.mean()), ymax=0.06, color=colour, linewidth=2.2)
         axes.set_ylim(bottom=0)
@@ -286,14 +285,14 @@ def attacked_plots(details: Sequence[Details]) -> list[Plot]:
         sides = [("clean", model.gate, model.homophily)]
         sides += [(attack.label, attack.gate, attack.homophily) for attack in model.attacked]
         sides = sides[: len(COLOURS)]
-        gates = {label: np.asarray(gate, dtype=float) for label, gate, _ in sides}
+        gates = [(label, np.asarray(gate, dtype=float)) for label, gate, _ in sides]
         name = _name("attacked-density", number, model)
         densities.append(_density_plot(name, full_title(model), ATTACKED, gates))
-        pairs = {label: _pairs(gate, homophily) for label, gate, homophily in sides}
         lines = [
-            bins_by_rank(*pair, NUM_QUANTILES)._replace(label=label, x=ticks)
-            for label, pair in pairs.items()
-            if len(pair[0]) >= NUM_QUANTILES
+            bins_by_rank(x, y, NUM_QUANTILES)._replace(label=label, x=ticks)
+            for label, gate, homophily in sides
+            for x, y in [_pairs(gate, homophily)]
+            if len(x) >= NUM_QUANTILES
         ]
         if lines:
             quantiles.append(

@@ -110,10 +110,10 @@ class Points(NamedTuple):
 
 
 def short(name: str) -> str:
-    """A name that fits a figure: one printable line, cut where it is too long."""
-    start = name[: LONGEST_NAME + 1]
-    printable = "".join(letter if letter.isprintable() else " " for letter in start)
-    return printable if len(printable) <= LONGEST_NAME else f"{printable[: LONGEST_NAME - 3]}..."
+    """A name that fits a figure: one printable line; a long one is cut in its middle."""
+    if len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME // 2 - 1]}...{name[2 - LONGEST_NAME // 2 :]}"
+    return "".join(letter if letter.isprintable() else " " for letter in name)
 
 
 def place_legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:

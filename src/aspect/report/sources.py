@@ -6,7 +6,8 @@ Nothing heavy is imported before all of them are found: wrong paths are refused 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -133,11 +134,18 @@ def read_sources(
     )
 
 
-def _one_per_model(details: Sequence[Details]) -> list[Details]:
-    """A model that several folders show is shown once: with the most perturbed graphs."""
-    kept: dict[tuple[str, str, str, int], Details] = {}
-    for each in details:
-        key = (each.method, each.title, each.graph, each.seed)
-        if len(each.attacked) > len(kept.setdefault(key, each).attacked):
-            kept[key] = each
-    return list(kept.values())
+def _one_per_model(details: Sequence[Details]) -> Iterator[Details]:
+    """A model that several folders show is shown once: with the most perturbed graphs.
+
+    Models that differ in their seed alone say so beside the graph.
+    """
+    kept: dict[tuple[object, ...], Details] = {}
+    for model in details:
+        # Graphs of one name may be different ones.
+        key = (model.method, model.title, model.graph, model.degrees, model.seed)
+        if len(model.attacked) > len(kept.setdefault(key, model).attacked):
+            kept[key] = model
+    names = Counter((model.title, model.graph) for model in kept.values())
+    for model in kept.values():
+        seed = f" (seed {model.seed})" if names[model.title, model.graph] > 1 else ""
+        yield model.model_copy(update={"graph": f"{model.graph}{seed}"})

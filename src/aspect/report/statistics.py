@@ -27,13 +27,12 @@ REPEATS = {
 }
 FEWEST_SPLITS = 2  # one pair has no std
 FEWEST_RANKED = 2  # methods, and graphs
+TIED_DIGITS = 9
 FEWEST_TO_TEST = 6  # splits or graphs; n signs give no p below 2 ** (1 - n)
 
 # Test nodes per training node, where records do not say. The published splits of geom-gcn are
 # 48/32/20 and those of Platonov et al. 50/25/25; the larger ratio is the cautious one.
 TEST_TO_TRAIN = {"class-balanced": 1 / 3, "random": 1 / 3, "published": 1 / 2}
-# Class-balanced training sets that took a class whole are smaller than 60%: 46% on texas (0.72).
-WHOLE_CLASSES_TO_TRAIN = 3 / 4
 
 
 @lru_cache(maxsize=64)  # several tables and figures share a summary; nobody changes it
@@ -113,7 +112,8 @@ def average_ranks(means: pd.DataFrame) -> pd.Series:
     >>> average_ranks(pd.DataFrame({"x": [90.0, 80.0], "y": [70.0, 70.0]}, ["a", "b"])).to_dict()
     {'a': 1.25, 'b': 1.75}
     """
-    ranks = means.dropna().rank(ascending=False).mean(axis=1)
+    # The same accuracies, summed in another order, differ in the last digits alone: a tie.
+    ranks = means.dropna().round(TIED_DIGITS).rank(ascending=False).mean(axis=1)
     return ranks.sort_values(kind="stable")
 
 
@@ -172,24 +172,18 @@ def ranking(results: Results, splits: str) -> Ranking | None:
     return Ranking(ranks, unranked, num_graphs, repeated, difference)
 
 
-def fewer_splits(results: Results, splits: str, perturbation: str = CLEAN) -> list[str]:
-    """Methods with a mean over fewer splits than another one of the same graph has."""
-    summary = summarise(results)
-    is_short = (summary["splits"] > 0) & (summary["splits"] < summary["expected"])
-    short = {
-        variant
-        for kind, state, variant, _ in summary.index[is_short]
-        if (kind, state) == (splits, perturbation)
-    }
-    return [name for name in results.methods if name in short]
+def _test_to_train(results: Results) -> dict[Place, float]:
+    """Test nodes per training node of every place: overlapping splits widen its intervals."""
+    told = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
+    return {place: told.get(place, TEST_TO_TRAIN[place[0]]) for place in results.places}
 
 
 def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     """How much of its accuracy each variant loses on each graph, one row for both.
 
     Over the splits that the clean and the perturbed graph both have: `drop` is (clean - perturbed)
-    / clean of their sums in percent, `error` its standard error as of a ratio, missing for one
-    split, and `splits` their number.
+    / clean of their sums in percent, and `splits` their number. `error` is its standard error as of
+    a ratio, widened for overlapping splits as in `compare`, and missing for one split.
     """
     wide = by_split(results).unstack("perturbation").reindex(columns=[CLEAN, perturbation])
     pairs = wide[wide.index.get_level_values("split_kind") == splits].dropna()
@@ -200,7 +194,9 @@ def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     beside = pairs.join(left)
     residuals = beside[perturbation] - beside["left"] * beside[CLEAN]
     squares = residuals.pow(2).groupby(level=["variant", "graph"], sort=False).sum()
-    variance = squares / (number - 1).where(number > 1) / number
+    ratios = _test_to_train(results)
+    overlap = [ratios[splits, perturbation, *place] for place in number.index]
+    variance = squares / (number - 1).where(number > 1) * (1 / number + overlap)
     error = PERCENT * np.sqrt(variance) / (sums[CLEAN] / number)
     table = pd.DataFrame({"drop": PERCENT * (1 - left), "error": error, "splits": number})
     return table[is_known].copy()
@@ -247,19 +243,13 @@ def compare(
     wide = by_split(results).unstack("split")
     by_place = dict(zip(wide.index, wide.to_numpy(), strict=True))
     gap = np.full(wide.shape[1], np.nan)
-    ratios = results.select(metric="test_to_train").groupby(PLACE)["value"].max().to_dict()
-    lacking = results.select(metric="missing_in_test", split_kind="class-balanced")
-    ratios = {
-        **dict.fromkeys(lacking[PLACE].itertuples(index=False, name=None), WHOLE_CLASSES_TO_TRAIN),
-        **ratios,
-    }
+    ratios = _test_to_train(results)
     tests: list[PairedTest | None] = []
     for first, second in pairs:
         a, b = by_place.get(first, gap), by_place.get(second, gap)
         common = np.isfinite(a + b)
-        ratio = ratios.get(first, TEST_TO_TRAIN[first[0]])
         tests.append(
-            paired_test(a[common], b[common], test_to_train=ratio)
+            paired_test(a[common], b[common], test_to_train=ratios[first])
             if common.sum() >= fewest_splits
             else None
         )

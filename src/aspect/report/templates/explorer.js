@@ -151,7 +151,7 @@
     const kept = model.x.length;
     const part = kept < model.count ? ` ${kept.toLocaleString("en")} of ${model.count.toLocaleString("en")} nodes are shown.` : "";
     caption.textContent =
-      `${model.title} on ${model.graph}, seed ${model.seed}: the embedding by ${model.map}.${part} ` +
+      `${model.title} on ${model.graph}: the embedding by ${model.map}.${part} ` +
       "Point at a dot, or choose it to see its neighbours.";
     canvas.setAttribute(
       "aria-label",
