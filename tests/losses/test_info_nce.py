@@ -349,6 +349,12 @@ class TestSampled:
         assert not bool(to_keys[4].any())
         assert float(max(to_queries.abs().max(), to_keys.abs().max())) < 100
 
+    def test_second_derivatives_are_refused_rather_than_wrong(self):
+        queries, keys = pair()
+        loss = sampled_info_nce(queries, keys, 0.3, 3, torch.Generator()).symmetric.mean()
+        with pytest.raises(RuntimeError, match="InfoNCE has no second derivative here"):
+            torch.autograd.grad(loss, queries, create_graph=True)
+
     @pytest.mark.parametrize("kept_bytes", [0, 2**20])
     @pytest.mark.parametrize("block", [1, 4, 25])
     def test_blocks_give_the_plain_form_and_its_gradient(self, monkeypatch, block, kept_bytes):

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 from typing_extensions import override
 
@@ -415,10 +414,10 @@ class _SampledLogSums(torch.autograd.Function):
 
     @staticmethod
     @override
-    @once_differentiable
     def backward(
         ctx: Any, to_positive: Tensor, to_rows: Tensor, to_columns: Tensor
     ) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
         queries, keys, drawn, *rest = ctx.saved_tensors
         views, scales, sums = (queries, keys), rest[:2], rest[2:]
         samples = [view[drawn] * scale[drawn] for view, scale in zip(views, scales, strict=True)]
