@@ -171,7 +171,8 @@ class AttackOptions(Config):
             check_target(nearest / f"perturbation{SUFFIX}", overwrite=True)
             return
         # A file that exists is for the attack to open, which knows whether it can go on with it.
-        check_target(out, overwrite=True, inputs=(source.graph, source.reading.nodes))
+        inputs = source.graph, source.reading.nodes, self.imported
+        check_target(out, overwrite=True, inputs=inputs)
 
 
 @command
