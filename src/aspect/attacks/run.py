@@ -72,6 +72,11 @@ class AttackRequest:
             assert self.budget is not None  # one of them is given
             return flips_within(self.budget, graph)
         check_flips(self.flips, graph)
+        if self.flips > graph.num_edges and not attack_info(self.kind).nested:
+            raise SettingsError(
+                f"The flips of {self.kind} serve one budget, which is at most 1: ask for at most "
+                f"{graph.num_edges}, the edges. Got {self.flips}."
+            )
         return self.flips
 
 
