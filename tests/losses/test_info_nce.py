@@ -181,6 +181,16 @@ class TestExact:
 
 
 class TestTemperature:
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_precision_has_room_for_low_temperatures(self, dtype):
+        views = [view.detach().to(dtype) for view in pair()]
+        everyone = {"negatives": 9, "generator": torch.Generator()}
+        for loss, more in ((info_nce, {}), (intra_view_info_nce, {}), (sampled_info_nce, everyone)):
+            found = loss(*views, 0.05, **more).symmetric
+            expected = loss(*(view.double() for view in views), 0.05, **more).symmetric
+            assert found.dtype == dtype
+            assert_close(found.double(), expected, rtol=0.01, atol=0.01)
+
     @pytest.mark.parametrize("temperature", [0.003, 0.01, 0.03])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_low_ones_are_stable(self, temperature, dtype):

@@ -41,7 +41,7 @@ def read_perturbed(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
     """
     pairs = _adjacency(path, graph) if path.suffix.lower() == ".npz" else _pairs(path, graph)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    after = torch.unique(pair_keys(*pairs.unbind(dim=1), graph.num_nodes))
+    after = torch.unique(pair_keys(pairs[:, 0], pairs[:, 1], graph.num_nodes))
     both, times = count_pairs(graph, after)
     flips = both[times == 1]
     if not len(flips):
@@ -55,7 +55,7 @@ def read_flips(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
     loops = pairs[pairs[:, 0] == pairs[:, 1]]
     if len(loops):
         raise GraphError(f"{path} must list pairs of two nodes. Got {shown(loops.tolist())}.")
-    keys = pair_keys(*pairs.unbind(dim=1), graph.num_nodes)
+    keys = pair_keys(pairs[:, 0], pairs[:, 1], graph.num_nodes)
     if len(torch.unique(keys)) < len(keys):
         raise GraphError(f"{path} must list each pair once. Got {len(keys)} rows with repetitions.")
     return pairs_of(keys, graph.num_nodes)

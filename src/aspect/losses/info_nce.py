@@ -252,14 +252,14 @@ def sampled_info_nce(
 
 
 def in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
-    """The views, in float64 where float32 cannot hold the exponentials."""
+    """The views in float32 or wider, and in float64 where float32 cannot hold the exponentials."""
     if not temperature >= LOWEST_TEMPERATURE:
         raise ValueError(
             f"Temperature of InfoNCE must be at least {LOWEST_TEMPERATURE:.4f}. Got {temperature}."
         )
     if temperature < LOWEST_FLOAT32_TEMPERATURE:
         return tuple(view.double() for view in views)
-    return views
+    return tuple(view.to(torch.promote_types(view.dtype, torch.float32)) for view in views)
 
 
 def _places(pattern: Pattern, rows: slice) -> Places:
