@@ -91,11 +91,6 @@ class PlannedAttack:
     train_model: TrainModel | None = None
 
     @property
-    def device(self) -> torch.device:
-        """Where it will run."""
-        return self.target.graph.device
-
-    @property
     def working_bytes(self) -> int | None:
         """Memory that it will take beside what is taken already, about; None: it is not known."""
         return self.attack.working_bytes(self.target, self.config)

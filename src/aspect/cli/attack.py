@@ -320,10 +320,11 @@ def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> Pe
         screen.note(f"{title}: {file.kept} flips are in {file.path} already.")
         if file.facts.complete:
             return file
-    taken, more = peak_bytes(planned.device), planned.working_bytes
+    device = planned.target.graph.device
+    taken, more = peak_bytes(device), planned.working_bytes
     memory = f"about {(taken + (more or 0)) / MIB:.0f} MiB of memory"
     screen.note(
-        f"{title}: {facts.wanted} flips on {planned.device}, "
+        f"{title}: {facts.wanted} flips on {device}, "
         f"with {memory}{' so far; the search takes more' if more is None else ''}."
     )
     is_first = True
