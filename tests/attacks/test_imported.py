@@ -112,6 +112,7 @@ def test_a_file_does_to_the_graph_what_was_done_elsewhere(tmp_path, labelled, fl
     after = perturbation.apply(labelled, 2, read)
     assert torch.equal(after.edge_index, expected.edge_index)
     assert torch.equal(dense(after.features), dense(labelled.graph.features))
+    assert read.apply(labelled, perturbation.budget).features is labelled.graph.features
     with pytest.raises(SettingsError, match=r"serves .* flips alone"):
         read.flips(1 / labelled.graph.num_edges)
 

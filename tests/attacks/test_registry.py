@@ -192,6 +192,16 @@ def test_what_an_attack_lacks_is_said():
         find_attack("gradient").begin(Target(labelled_graph().graph))
 
 
+@pytest.mark.parametrize("kind", ["gradient", "pr-bcd"])
+def test_flips_of_one_budget_are_not_more_than_the_edges(kind):
+    labelled = labelled_graph()
+    edges = labelled.graph.num_edges
+    (own,) = planned(labelled, kind, flips=edges)
+    assert own.facts.wanted == edges
+    with pytest.raises(SettingsError, match=rf"at most {edges}, the edges\. Got {edges + 1}\."):
+        planned(labelled, kind, flips=edges + 1)
+
+
 def test_words_for_perturbations():
     assert attack_title("metattack", "implicit") == "metattack (implicit)"
     assert Perturbation(kind="dice", budget=0.05).label == "dice 5%"

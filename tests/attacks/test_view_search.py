@@ -57,6 +57,13 @@ def slope(matrix, at):
     return found
 
 
+def test_second_derivatives_by_shares_are_refused_rather_than_wrong(graph):
+    shares = AllPairs.of(graph).nothing().requires_grad_()
+    value = AllPairs.of(graph).smoothing(shares)(dense(graph.features)).sum()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(value, shares, create_graph=True)
+
+
 def test_shares_flip_as_the_formula_says_the_degrees_included():
     graph = random_graph(NODES, 20, 5, isolated=1)
     x = torch.randn(NODES, 3, dtype=torch.float64, generator=generator(1))

@@ -300,6 +300,8 @@ def test_a_perturbation_from_elsewhere_becomes_a_file(cli, inputs, tables):
     assert "Wrote 2 flips (0 added edges, 2 removed)" in done.out
     cli("attack", *inputs, "--from-flips", "flips.csv", *one).refused("exists")
     assert cli("attack", *inputs, "--from-flips", "flips.csv", *one, "--overwrite").code == 0
+    itself = ["--from-flips", "flips.csv", "--overwrite", "--split", 0, "--out", "flips.csv"]
+    cli("attack", *inputs, *itself).refused("'flips.csv' is one of the inputs")
 
 
 @pytest.mark.parametrize(

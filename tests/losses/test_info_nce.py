@@ -181,6 +181,16 @@ class TestExact:
 
 
 class TestTemperature:
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_precision_has_room_for_low_temperatures(self, dtype):
+        views = [view.detach().to(dtype) for view in pair()]
+        everyone = {"negatives": 9, "generator": torch.Generator()}
+        for loss, more in ((info_nce, {}), (intra_view_info_nce, {}), (sampled_info_nce, everyone)):
+            found = loss(*views, 0.05, **more).symmetric
+            expected = loss(*(view.double() for view in views), 0.05, **more).symmetric
+            assert found.dtype == dtype
+            assert_close(found.double(), expected, rtol=0.01, atol=0.01)
+
     @pytest.mark.parametrize("temperature", [0.003, 0.01, 0.03])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_low_ones_are_stable(self, temperature, dtype):
@@ -348,6 +358,12 @@ class TestSampled:
         assert not bool(to_queries[2].any())
         assert not bool(to_keys[4].any())
         assert float(max(to_queries.abs().max(), to_keys.abs().max())) < 100
+
+    def test_second_derivatives_are_refused_rather_than_wrong(self):
+        queries, keys = pair()
+        loss = sampled_info_nce(queries, keys, 0.3, 3, torch.Generator()).symmetric.mean()
+        with pytest.raises(RuntimeError, match="InfoNCE has no second derivative here"):
+            torch.autograd.grad(loss, queries, create_graph=True)
 
     @pytest.mark.parametrize("kept_bytes", [0, 2**20])
     @pytest.mark.parametrize("block", [1, 4, 25])

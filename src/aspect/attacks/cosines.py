@@ -1,4 +1,4 @@
-"""Cosines of pairs of nodes: of some, over all of them, and relative to random pairs and edges."""
+"""Cosines over all pairs of nodes: their mean and deviation; rows of fewer numbers for them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from aspect.data.sparse import SparseMatrix
 
 COMPONENTS = 256  # of the features, if there are more
 SUBSPACE_STEPS = 4  # towards the subspace of those components
-TOP = 0.9  # quantile of the edges' cosines that counts as one
-LEAST = 0.01  # weight of an edge that scores no better than a random pair
-TINY = 1e-12  # a smaller square length of sums of unit rows is rounding
 
 
 def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
@@ -31,26 +28,6 @@ def compressed(features: Features) -> Float[Tensor, "nodes dim"]:
     for _ in range(SUBSPACE_STEPS):
         basis = torch.linalg.qr(back @ (features @ basis)).Q
     return features @ basis
-
-
-def leftover_cosines(
-    one: Float[Tensor, "pairs dim"], other: Float[Tensor, "pairs dim"]
-) -> Float[Tensor, " pairs"]:
-    """Row by row, of sums of unit rows from which a row was subtracted; near zero if one is."""
-    lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
-    return (one * other).sum(1) / lengths
-
-
-def top_of(cosines: Float[Tensor, " edges"]) -> float:
-    """The cosine of edges that counts as one."""
-    # Not torch.quantile, which takes at most 2**24 numbers.
-    return float(cosines.sort().values[int(TOP * len(cosines))]) if len(cosines) else 1.0
-
-
-def relative(cosines: Tensor, scale: tuple[float, float]) -> Tensor:
-    """Zero for a random pair, one for an edge of the top; never far below or above."""
-    zero, one = scale
-    return ((cosines - zero) / max(one - zero, TINY)).clamp(-0.5, 1)
 
 
 def mean_cosine(rows: Float[Tensor, "nodes dim"]) -> float:

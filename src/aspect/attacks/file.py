@@ -23,7 +23,7 @@ from torch import Tensor
 from aspect.attacks.base import apply_flips, flips_of, pairs_of
 from aspect.attacks.drawn import mask_graph, mask_seed
 from aspect.attacks.perturbation import SUFFIX, Mode, Perturbation, files_at
-from aspect.attacks.registry import AttackName, attack_info, attack_title
+from aspect.attacks.registry import AttackName, attack_info, attack_title, masks_features
 from aspect.config import Config, Count
 from aspect.data.archives import content_sha256
 from aspect.data.files import is_file, is_present
@@ -275,10 +275,14 @@ class PerturbationFile:
         return self.first(len(self.keys))
 
     def apply(self, labelled: LabelledGraph, budget: float, *, features: bool = True) -> Graph:
-        """The graph perturbed to a budget; features are masked at the same rate, or left alone."""
+        """The graph perturbed to a budget; features are masked at the same rate, or left alone.
+
+        Flips that are imported or targeted never go with a mask.
+        """
         self.check_graph(labelled)
         graph = apply_flips(labelled.graph, self.flips(budget))
-        return mask_graph(graph, budget, self.facts.mask_seed) if features else graph
+        is_masked = features and masks_features(self.facts.kind)
+        return mask_graph(graph, budget, self.facts.mask_seed) if is_masked else graph
 
     def digest(self, budget: float) -> str:
         """Checksum of all that a budget does to a graph: it stays when the attack goes on."""

@@ -40,7 +40,8 @@ def read_perturbed(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
         graph: The clean graph.
     """
     pairs = _adjacency(path, graph) if path.suffix.lower() == ".npz" else _pairs(path, graph)
-    after = torch.unique(_keys(pairs[pairs[:, 0] != pairs[:, 1]], graph))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    after = torch.unique(pair_keys(pairs[:, 0], pairs[:, 1], graph.num_nodes))
     both, times = count_pairs(graph, after)
     flips = both[times == 1]
     if not len(flips):
@@ -54,14 +55,10 @@ def read_flips(path: Path, graph: Graph) -> Int[Tensor, "flips 2"]:
     loops = pairs[pairs[:, 0] == pairs[:, 1]]
     if len(loops):
         raise GraphError(f"{path} must list pairs of two nodes. Got {shown(loops.tolist())}.")
-    keys = _keys(pairs, graph)
+    keys = pair_keys(pairs[:, 0], pairs[:, 1], graph.num_nodes)
     if len(torch.unique(keys)) < len(keys):
         raise GraphError(f"{path} must list each pair once. Got {len(keys)} rows with repetitions.")
     return pairs_of(keys, graph.num_nodes)
-
-
-def _keys(pairs: Int[Tensor, "pairs 2"], graph: Graph) -> Int[Tensor, " pairs"]:
-    return pair_keys(pairs[:, 0], pairs[:, 1], graph.num_nodes)
 
 
 def _adjacency(path: Path, graph: Graph) -> Int[Tensor, "pairs 2"]:

@@ -218,7 +218,7 @@ def conjugate_gradients(
             break
         product = apply(direction)
         curvature = float((direction * product).sum())
-        if not curvature > 0:  # the residual is so small that its squares vanish
+        if curvature == 0:  # the residual is so small that its squares vanish
             break
         length = square / curvature
         solution = solution + length * direction

@@ -12,6 +12,7 @@ so that the row after each of all flips follows from sums that all of them share
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -136,37 +137,25 @@ class Nettack(Attack):
         return Candidates(keys, -margins).where(allowed).first(len(keys))
 
 
-def _check_targets(targets: tuple[int, ...], graph: Graph) -> None:
-    """Refuse targets that are no nodes, are named twice or have no edge."""
-    last = graph.num_nodes - 1
-    unknown = [node for node in targets if not 0 <= node <= last]
-    if unknown:
-        raise GraphError(f"Targets must be nodes from 0 to {last}. Got {shown(unknown)}.")
-    twice = sorted({node for node in targets if targets.count(node) > 1})
-    if twice:
-        raise SettingsError(f"Targets must be different nodes. Got twice: {shown(twice)}.")
-    isolated = [node for node in targets if not graph.degrees()[node]]
-    if isolated:
-        raise GraphError(f"Targets must have an edge. Got nodes without one: {shown(isolated)}.")
-
-
 def flips_by_target(config: NettackConfig, graph: Graph) -> dict[int, int]:
     """The flips at each target, in the order of the targets."""
-    if not config.targets:
+    targets, last, degrees = config.targets, graph.num_nodes - 1, graph.degrees().tolist()
+    if not targets:
         raise SettingsError(
             "nettack attacks single nodes, and none is named. Name some: --target-node NODE on the "
             "command line, the setting targets in Python."
         )
-    _check_targets(config.targets, graph)
-    most, degrees = graph.num_nodes - 1, graph.degrees()
-    if config.flips is not None and config.flips > most:
+    if unknown := [node for node in targets if not 0 <= node <= last]:
+        raise GraphError(f"Targets must be nodes from 0 to {last}. Got {shown(unknown)}.")
+    if twice := sorted(node for node, times in Counter(targets).items() if times > 1):
+        raise SettingsError(f"Targets must be different nodes. Got twice: {shown(twice)}.")
+    if isolated := [node for node in targets if not degrees[node]]:
+        raise GraphError(f"Targets must have an edge. Got nodes without one: {shown(isolated)}.")
+    if config.flips is not None and config.flips > last:
         raise SettingsError(
-            f"Flips at a target must be from 1 to {most}, its pairs. Got {config.flips}."
+            f"Flips at a target must be from 1 to {last}, its pairs. Got {config.flips}."
         )
-    return {
-        node: min(most, config.flips or int(degrees[node]) + BEYOND_DEGREE)
-        for node in config.targets
-    }
+    return {node: min(last, config.flips or degrees[node] + BEYOND_DEGREE) for node in targets}
 
 
 def logits_after_flips(

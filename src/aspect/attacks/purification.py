@@ -23,20 +23,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-from aspect.attacks.cosines import (
-    COMPONENTS,
-    LEAST,
-    compressed,
-    deviation_of_cosines,
-    leftover_cosines,
-    mean_cosine,
-    relative,
-    top_of,
-)
+from aspect.attacks.cosines import COMPONENTS, compressed, deviation_of_cosines, mean_cosine
 from aspect.attacks.paths import Paths
 from aspect.attacks.pruning import AUTO, DEFAULT, Pruning, check_score
 from aspect.data.features import dense
-from aspect.data.graph import Features, Graph, edge_keys, values_of_pairs, with_pairs
+from aspect.data.graph import Features, Graph, edge_keys, pair_keys, values_of_pairs, with_pairs
 from aspect.data.sparse import SparseMatrix
 from aspect.errors import SettingsError
 from aspect.losses.similarity import cosines
@@ -46,7 +37,10 @@ LEVEL = 64  # roundings apart: two cosines that may be the same
 EMBEDDING_HOPS = 2
 TELLING = 1.3  # standard deviations of random pairs between their mean cosine and that of edges
 BY_FEATURES, BY_PATHS = "refined-support", "tfidf-support+paths"  # what `auto` stands for
+TOP = 0.9  # quantile of the edges' cosines from which a neighbour weighs one
+LEAST = 0.01  # of a neighbour whose edge scores no better than a random pair, before the power
 POWER = 3  # of a relative cosine, as the weight of a neighbour
+TINY = 1e-12  # a smaller square length of sums of unit rows is rounding
 FEW = 2  # edges of a node that keeps the best of them
 FEWEST_RANDOM = 0.1  # estimated ratio of random edges that clean graphs have, too
 FEWEST_OF_EACH = 0.05  # by each of several scores
@@ -117,14 +111,19 @@ class Neighbourhoods(Profiles):
 
         Flips that mislead a node's neighbourhood then do so less.
         """
-        fits = relative(cosines, (self.mean(), top_of(cosines)))
-        return self.of(self.unit, self.keys, fits.clamp(LEAST, 1).pow(POWER))
+        random = self.mean()
+        # Not torch.quantile, which takes at most 2**24 numbers.
+        top = float(cosines.sort().values[int(TOP * len(cosines))]) if len(cosines) else 1.0
+        fits = ((cosines - random) / max(top - random, TINY)).clamp(LEAST, 1)
+        return self.of(self.unit, self.keys, fits.pow(POWER))
 
     @override
     def _cosines(self, low: Tensor, high: Tensor) -> Tensor:
         weights = values_of_pairs(self.keys, self.weights, low * len(self.unit) + high).unsqueeze(1)
-        one, other = self.rows[low], self.rows[high]
-        return leftover_cosines(one - weights * self.unit[high], other - weights * self.unit[low])
+        one = self.rows[low] - weights * self.unit[high]
+        other = self.rows[high] - weights * self.unit[low]
+        lengths = (one.square().sum(1) * other.square().sum(1)).clamp(min=TINY).sqrt()
+        return (one * other).sum(1) / lengths
 
 
 Single = Profiles | Paths
@@ -408,7 +407,6 @@ def weigh_edges(graph: Graph, count: int, scores: Float[Tensor, " edges"]) -> Gr
         return graph
     factors = ((scores - lowest) / (first_kept - lowest)).clamp(LEAST_WEIGHT, 1).to(graph.dtype)
     source, target = graph.edge_index
-    keys = torch.minimum(source, target) * graph.num_nodes + torch.maximum(source, target)
-    of_entries = factors[torch.searchsorted(edge_keys(graph), keys)]
-    own = of_entries if graph.weights is None else graph.weights * of_entries
-    return replace(graph, weights=own)
+    pairs = pair_keys(source, target, graph.num_nodes)
+    weights = factors[torch.searchsorted(edge_keys(graph), pairs)]
+    return replace(graph, weights=weights if graph.weights is None else graph.weights * weights)

@@ -72,6 +72,11 @@ class AttackRequest:
             assert self.budget is not None  # one of them is given
             return flips_within(self.budget, graph)
         check_flips(self.flips, graph)
+        if self.flips > graph.num_edges and not attack_info(self.kind).nested:
+            raise SettingsError(
+                f"The flips of {self.kind} serve one budget, which is at most 1: ask for at most "
+                f"{graph.num_edges}, the edges. Got {self.flips}."
+            )
         return self.flips
 
 
@@ -84,11 +89,6 @@ class PlannedAttack:
     attack: type[Attack]
     config: Config
     train_model: TrainModel | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where it will run."""
-        return self.target.graph.device
 
     @property
     def working_bytes(self) -> int | None:

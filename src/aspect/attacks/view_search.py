@@ -15,7 +15,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
 from aspect.attacks.projected_ascent import (
@@ -28,6 +27,7 @@ from aspect.attacks.projected_ascent import (
 from aspect.data.features import dense, mean_size
 from aspect.data.graph import Features, Graph, count_pairs, flip_pairs, with_pairs
 from aspect.data.operators import Operator
+from aspect.losses.blocked import refuse_second_derivative
 from aspect.nn.augmentations import View
 from aspect.nn.propagation import SymmetricPropagation
 
@@ -152,8 +152,8 @@ class _Smoothing(torch.autograd.Function):
 
     @staticmethod
     @override
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        refuse_second_derivative("A convolution of all pairs")
         smoothing, scale = ctx.saved_tensors
         pairs: AllPairs = ctx.pairs
         both = gradient + gradient.t()

@@ -171,7 +171,8 @@ class AttackOptions(Config):
             check_target(nearest / f"perturbation{SUFFIX}", overwrite=True)
             return
         # A file that exists is for the attack to open, which knows whether it can go on with it.
-        check_target(out, overwrite=True, inputs=(source.graph, source.reading.nodes))
+        inputs = source.graph, source.reading.nodes, self.imported
+        check_target(out, overwrite=True, inputs=inputs)
 
 
 @command
@@ -319,10 +320,11 @@ def _run(session: Session, planned: PlannedAttack, file: PerturbationFile) -> Pe
         screen.note(f"{title}: {file.kept} flips are in {file.path} already.")
         if file.facts.complete:
             return file
-    taken, more = peak_bytes(planned.device), planned.working_bytes
+    device = planned.target.graph.device
+    taken, more = peak_bytes(device), planned.working_bytes
     memory = f"about {(taken + (more or 0)) / MIB:.0f} MiB of memory"
     screen.note(
-        f"{title}: {facts.wanted} flips on {planned.device}, "
+        f"{title}: {facts.wanted} flips on {device}, "
         f"with {memory}{' so far; the search takes more' if more is None else ''}."
     )
     is_first = True

@@ -47,9 +47,13 @@ def row_ranges(count: int, block: int) -> Iterator[slice]:
 
 
 def refuse_second_derivative(what: str = "InfoNCE") -> None:
-    """What is computed in blocks is differentiable once."""
+    """What has a derivative by hand is differentiable once.
+
+    Torch's `once_differentiable` refuses nothing where the loss alone is differentiated: gradients
+    would be constants.
+    """
     if torch.is_grad_enabled():  # in a backward pass that is so only with create_graph
-        raise RuntimeError(f"{what} in blocks has no second derivative. Got create_graph=True.")
+        raise RuntimeError(f"{what} has no second derivative here. Got create_graph=True.")
 
 
 def with_smaller_blocks(

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 from typing_extensions import override
 
@@ -253,14 +252,14 @@ def sampled_info_nce(
 
 
 def in_safe_precision(temperature: float, *views: Tensor) -> tuple[Tensor, ...]:
-    """The views, in float64 where float32 cannot hold the exponentials."""
+    """The views in float32 or wider, and in float64 where float32 cannot hold the exponentials."""
     if not temperature >= LOWEST_TEMPERATURE:
         raise ValueError(
             f"Temperature of InfoNCE must be at least {LOWEST_TEMPERATURE:.4f}. Got {temperature}."
         )
     if temperature < LOWEST_FLOAT32_TEMPERATURE:
         return tuple(view.double() for view in views)
-    return views
+    return tuple(view.to(torch.promote_types(view.dtype, torch.float32)) for view in views)
 
 
 def _places(pattern: Pattern, rows: slice) -> Places:
@@ -415,10 +414,10 @@ class _SampledLogSums(torch.autograd.Function):
 
     @staticmethod
     @override
-    @once_differentiable
     def backward(
         ctx: Any, to_positive: Tensor, to_rows: Tensor, to_columns: Tensor
     ) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
         queries, keys, drawn, *rest = ctx.saved_tensors
         views, scales, sums = (queries, keys), rest[:2], rest[2:]
         samples = [view[drawn] * scale[drawn] for view, scale in zip(views, scales, strict=True)]
