@@ -174,7 +174,7 @@ def test_little_memory_and_few_axes_change_nothing(monkeypatch):
     expected = linear_probe(embeddings, labels, splits, probe=SHORT)
     monkeypatch.setattr(neutral_probe, "BATCH_BYTES", 40_000)
     assert linear_probe(embeddings, labels, splits, probe=SHORT).splits == expected.splits
-    monkeypatch.setattr(neutral_probe, "MOST_AXES", 5)
+    monkeypatch.setitem(neutral_probe.MOST_AXES, "cpu", 5)
     assert principal_axes(torch.randn(6, 7)) is None
     assert principal_axes(torch.randn(6, 5)) is not None
     assert linear_probe(embeddings, labels, splits, probe=SHORT).strict == expected.strict
