@@ -383,7 +383,7 @@ def check_inductive(method: str) -> None:
     if not find_method(method).method.inductive:
         raise SettingsError(
             f"{method} cannot embed a graph that it was not trained on, so that mode evade "
-            "cannot test it. Leave it out, or take mode poison."
+            "cannot test it. Leave the method out, or take mode poison."
         )
 
 
