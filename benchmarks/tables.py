@@ -33,6 +33,7 @@ import poisoned  # noqa: E402
 import probes  # noqa: E402
 from aspect.config import meaning_of  # noqa: E402
 from aspect.errors import AspectError, SettingsError, UnknownNameError, shown  # noqa: E402
+from aspect.estimator import settings_for  # noqa: E402
 from aspect.experiment.plan import Plan, load_plan  # noqa: E402
 from aspect.experiment.store import read_records  # noqa: E402
 from aspect.methods.registry import find_method, method_names  # noqa: E402
@@ -401,9 +402,12 @@ def keywords_module() -> str:
         '    """The keywords; those left out have the defaults that `help(Aspect)` shows."""',
         "",
     ]
-    for name, field in find_method("aspect-s").config.model_fields.items():
+    config = find_method("aspect-s").config
+    of_tables = settings_for(config, is_encoded=True)
+    for name, field in config.model_fields.items():
         meaning = meaning_of(field)
-        lines.append(f"    {name}: {_type_text(field.annotation)}")
+        or_none = " | None" if name in of_tables else ""
+        lines.append(f"    {name}: {_type_text(field.annotation)}{or_none}")
         wrapped = textwrap.wrap(f'"""{meaning}"""', 100 - len(INDENT))
         lines += [f"{INDENT}{line}" for line in wrapped]
     return "\n".join(lines) + "\n"

@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_parameters_default_constructible
 from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
@@ -69,10 +70,12 @@ def test_every_setting_is_a_documented_keyword_of_aspect():
     parameters = inspect.signature(Aspect).parameters
     text = pydoc.render_doc(Aspect, renderer=pydoc.plaintext)
     for name, field in find_method("aspect-s").config.model_fields.items():
-        assert parameters[name].default == field.default
+        default = None if name == "row_normalise" else field.default  # left to the graph
+        assert parameters[name].default == default
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         only = "" if name in find_method("aspect").config.model_fields else ", with stable=True"
-        assert f"{name} (default {field.default!r}{only}): " in " ".join(text.split())
+        only = only if default == field.default else ": True, or False for columns of a node table"
+        assert f"{name} (default {default!r}{only}): " in " ".join(text.split())
         first_words = " ".join((field.description or "").split()[:3])
         assert first_words in " ".join(text.split())
     first = ["stable", "seed", "device", "prune", "graph", "scale"]
@@ -104,8 +107,7 @@ def test_unknown_keywords_offer_the_nearest():
 def test_params_are_the_arguments():
     model = Aspect(epochs=3, stable=True, seed=4)
     params = model.get_params()
-    # Whether rows are normalised is left open: a table decides it otherwise than an array.
-    assert set(params) == set(inspect.signature(Aspect).parameters) - {"row_normalise"}
+    assert set(params) == set(inspect.signature(Aspect).parameters)
     assert (params["epochs"], params["stable"], params["seed"]) == (3, True, 4)
     assert (params["device"], params["graph"], params["width"]) == (None, None, 512)
     assert Embedder("grace", epochs=3).get_params()["method"] == "grace"
@@ -119,7 +121,19 @@ def test_one_made_of_the_params_is_suited_to_a_table_as_its_model_is():
     model = Aspect(**SMALL)
     same = Aspect(**model.get_params())
     assert np.array_equal(same.fit_transform((edges, table)), model.fit_transform((edges, table)))
+    assert model.get_params()["row_normalise"] is None
     assert Aspect(**SMALL, row_normalise=True).get_params()["row_normalise"] is True
+    pipe = make_pipeline(model.set_params(graph=(edges, table)), LogisticRegression())
+    search = GridSearchCV(pipe, {"aspect__row_normalise": [None, False, True]}, cv=2)
+    left_open, off, _ = search.fit(table, np.arange(12) % 2).cv_results_["split0_test_score"]
+    assert left_open == off
+    assert model.set_params(row_normalise=True).fit().config.row_normalise
+    assert not np.array_equal(model.transform(), same.transform((edges, table)))
+
+
+@pytest.mark.parametrize("make", [Aspect, Embedder])
+def test_params_of_a_default_model_are_those_of_its_signature(make):
+    check_parameters_default_constructible(make.__name__, make(device=None))
 
 
 def test_set_params_forgets_what_was_fitted(labelled):

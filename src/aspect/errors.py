@@ -135,8 +135,8 @@ def counted(count: int, noun: str) -> str:
 
 
 def warn(sentence: str, category: type[Warning]) -> None:
-    """A warning at the user's line: the first outside of this package."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "aspect":
+    """A warning at the user's line: the first outside of this package and torch's decorators."""
+    level, frame, inside = 2, sys._getframe(1), ("aspect", "torch")
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         level, frame = level + 1, frame.f_back
     warnings.warn(sentence, category, stacklevel=level)

@@ -18,7 +18,7 @@ class AspectKeywords(TypedDict, total=False):
     norm_statistics: Literal["recomputed", "running", "graph"]
     """What batch norm embeds by: the clean training graph (`recomputed` after training), averages
     over training (`running`), or the graph at hand (`graph`); official codes have the last two."""
-    row_normalise: bool
+    row_normalise: bool | None
     """Divide each node's features by the sum of their sizes; off: raw, as in the paper."""
     self_loops: bool
     """Add a self-loop to every node before propagation."""

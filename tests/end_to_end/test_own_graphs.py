@@ -136,8 +136,20 @@ def test_what_cannot_be_added_is_refused(cli, ring, tmp_path):
     cli("datasets", "add", *ring, "--name", "ring").refused("exists", "--overwrite")
     assert cli("datasets", "add", *ring, "--name", "ring", "--overwrite").code == 0
     cli("train", "rign", *TINY).refused("Did you mean 'ring'?")
-    elsewhere = cli("datasets", "add", *ring, "--name", "other", "--data-dir", "elsewhere")
-    assert "Set ASPECT_DATA=elsewhere to use it." in elsewhere.out + elsewhere.err
+
+
+def test_an_added_graph_is_found_in_the_folder_of_data_dir(cli, ring, tmp_path):
+    there = ("--data-dir", "elsewhere")
+    added = cli("datasets", "add", *ring, "--name", "other", *there)
+    assert "Use it with the same --data-dir." in added.out + added.err
+    cli("train", "other", *TINY).refused("Unknown data set or file 'other'")
+    assert cli("train", "other", *TINY, "--out", "run", *there).code == 0
+    assert cli("evaluate", "other", *TINY, "--splits", "random", *there).code == 0
+    plan = "name: p\nentries: [raw]\ngraphs: [other]\nsplits: random\nsettings: defaults\n"
+    (tmp_path / "p.yaml").write_text(plan)
+    bench = cli("bench", "p.yaml", "--out", "b", "--workers", "2", *there, "--json")
+    assert bench.code == 0, bench.err
+    assert cli("train", "other", *TINY).code != 0  # the folder is that of its commands alone
 
 
 # Tables as people have them

@@ -69,7 +69,6 @@ WRONG = [
     (["evaluate", "mixed", "--perturbation", "whole"], "evaluated by: aspect evaluate whole"),
     (["evaluate", "mixed", *FLIPS, "g.safetensors"], "'g.safetensors' is no target"),
     (["evaluate", "mixed", "--config", "poisoned/config.yaml"], "of a training on a perturbed"),
-    (["evaluate", "mixed", "--mode", "evade", "--prune", "0.1"], "--prune does not go with"),
     (["evaluate", "clean", *FLIPS], "clean was trained on the clean graph"),
     (["evaluate", "clean", *FLIPS, "--mode", "poison"], "Pass --mode evade to test it"),
     (["evaluate", "clean", "--mode", "evade"], "belong to --perturbation"),

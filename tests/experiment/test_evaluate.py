@@ -17,6 +17,7 @@ from aspect.estimator import Embedder
 from aspect.evaluation.baselines import knn_probe, twin_probe
 from aspect.evaluation.linear_probe import PaperProbe, evasion_probe, linear_probe
 from aspect.evaluation.result import SplitScore
+from aspect.evaluation.significance import paired_test
 from aspect.experiment import run as run_module
 from aspect.experiment.evaluate import (
     EvaluationTable,
@@ -463,15 +464,13 @@ def test_the_drop_is_that_of_the_means(place):
     assert gain["drop"] == pytest.approx(-10.0)
 
 
-def test_the_interval_is_that_of_the_drops_of_splits_and_of_the_seeds_where_there_are_several(
-    place,
-):
-    row = drop_row(place, [[80.0, 50.0]], [[60.0, 45.0]])  # drops of 25% and 10%
-    middle, width = 17.5, 7.5 * 12.7062  # Student's t of one degree of freedom
-    assert row["drop_interval"]["low"] == pytest.approx(middle - width, rel=1e-4)
-    assert row["drop_interval"]["high"] == pytest.approx(middle + width, rel=1e-4)
-    seeds = drop_row(place, [[80.0, 50.0], [80.0, 50.0]], [[60.0, 45.0], [60.0, 45.0]])
-    assert seeds["drop_interval"] == {"low": pytest.approx(17.5), "high": pytest.approx(17.5)}
+def test_the_interval_of_a_drop_is_that_of_the_paired_test_over_splits(place):
+    """Where every clean score is 100, the drop in percent is the difference in points."""
+    test = paired_test([100.0, 100.0], [75.0, 90.0], test_to_train=0.5)
+    expected = {"low": pytest.approx(test.low), "high": pytest.approx(test.high)}
+    assert drop_row(place, [[100.0, 100.0]], [[75.0, 90.0]])["drop_interval"] == expected
+    seeds = drop_row(place, [[100.0, 100.0]] * 2, [[70.0, 88.0], [80.0, 92.0]])
+    assert seeds["drop_interval"] == expected
 
 
 def test_seeds_count_alike(place):

@@ -359,6 +359,9 @@ def test_a_search_on_another_file_of_the_same_name_is_left_aside(tmp_path):
     plan = plan.model_copy(update={"graphs": (str(moved), str(there))})
     cells = lay_out(plan, dict(read_facts(plan, None)), "cpu")
     assert [cell.spec.settings["width"] for cell in cells] == [8, 9]
+    write_npz(there, mixed_graph(40, seed=2), overwrite=True)
+    _, changed = lay_out(plan, dict(read_facts(plan, None)), "cpu")
+    assert changed.spec.settings["width"] != 9
 
 
 def test_settings_come_from_the_shipped_ones_then_the_plan_then_the_entry():

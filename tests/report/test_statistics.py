@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from aspect.evaluation.significance import holm, paired_test
+from aspect.evaluation.significance import holm, mean_drop, paired_test
 from aspect.methods.registry import find_method, method_names
 from aspect.report.benchmark_tables import (
     perturbed_tables,
@@ -20,7 +20,6 @@ from aspect.report.statistics import (
     critical_difference,
     drops,
     mean_differences,
-    mean_drop,
     ranking,
     summarise,
     tied_groups,
@@ -148,7 +147,7 @@ def test_the_interval_of_a_drop_is_as_wide_as_that_of_the_paired_test():
     records = make_records(["aspect"], ["cora"], [None, poison()], seeds=1, splits=10, score=score)
     lines = drops(collect(records), "class-balanced", "random-poison-10")
     test = paired_test(clean, perturbed)
-    assert mean_drop(lines) == pytest.approx((test.difference, test.low, test.high))
+    assert mean_drop(*lines.to_numpy().T) == pytest.approx((test.difference, test.low, test.high))
 
 
 def test_the_interval_of_a_mean_drop_is_that_of_welch():
@@ -161,10 +160,12 @@ def test_the_interval_of_a_mean_drop_is_that_of_welch():
         }
     )
     expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert mean_drop(lines)[1:] == pytest.approx((expected.low / 2, expected.high / 2))
+    assert mean_drop(*lines.to_numpy().T)[1:] == pytest.approx(
+        (expected.low / 2, expected.high / 2)
+    )
     single = stats.t.interval(0.95, len(one) - 1, loc=one.mean(), scale=stats.sem(one))
-    assert mean_drop(lines.iloc[:1])[1:] == pytest.approx(single)
-    assert np.isnan(mean_drop(lines.assign(error=[1.0, np.nan]))[1])
+    assert mean_drop(*lines.iloc[:1].to_numpy().T)[1:] == pytest.approx(single)
+    assert np.isnan(mean_drop(*lines.assign(error=[1.0, np.nan]).to_numpy().T)[1])
 
 
 def test_numbers_are_those_of_the_paired_test_after_holm():

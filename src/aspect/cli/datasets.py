@@ -51,8 +51,7 @@ def datasets(
     """List the data sets: sizes, where each is found, and what to beware of; or add one.
 
     `aspect datasets add GRAPH --name NAME` keeps a graph as NAME.npz and NAME.yaml in --data-dir,
-    else in $ASPECT_DATA, else in your data folder; `aspect train NAME` then works where
-    $ASPECT_DATA names that folder or it is your data folder.
+    else in $ASPECT_DATA, else in your data folder; `aspect train NAME` finds it there.
     """
     if action is None:
         if (entry, reading, overwrite) != (EntryOptions(), NO_READING, False):
@@ -79,7 +78,7 @@ def datasets(
             note=entry.note,
         )
     content = _facts(added, session.data_dir)
-    hint = "" if session.data_dir is None else f" Set ASPECT_DATA={session.data_dir} to use it."
+    hint = "" if session.data_dir is None else " Use it with the same --data-dir."
     sentence = f"{added.name} is now a data set: {content['path']}.{hint}"
     session.screen.answer(content, lambda: session.screen.say(sentence))
 

@@ -347,8 +347,8 @@ def _show_perturbed(session: Session, table: EvaluationTable) -> None:
     )
     screen.say(f"budget: ratio of edges flipped{masked}. macro-F1: perturbed.")
     screen.say(
-        "drop: (clean - perturbed) / clean of the two means, in percent; its interval is that of "
-        "the drops of single splits, or of seeds where there are several."
+        "drop: (clean - perturbed) / clean of the two means, in percent, with a 95% interval over "
+        "splits (seeds averaged), widened for the splits' overlap."
     )
     explain(screen, table.rows)
     screen.say(*table.notices)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import traceback
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -37,7 +39,7 @@ class Session(Config):
     seed: Annotated[int | None, Field(ge=0)] = None
     """Seed of first weights and of every draw in training."""
     data_dir: Annotated[str | None, typer.Option(metavar="PATH")] = None
-    """Folder with the files of named data sets.  [default: $ASPECT_DATA]"""
+    """Folder of data sets: their files, and entries of yours.  [default: $ASPECT_DATA]"""
     imports: Annotated[list[str] | None, typer.Option("--import", metavar="MODULE")] = None
     """Import a module that adds methods, attacks or data sets."""
     debug: bool = False
@@ -77,7 +79,7 @@ def command(
             for module in session.imports or ():
                 import_plugin(module)
             gathered = {name: gather(kind, values) for name, kind in groups.items()}
-            with screen.logging():
+            with screen.logging(), _data_in(session.data_dir):
                 function(session, **gathered, **values)
         except typer.Exit:
             raise  # the command has said what is to be said, and chose the code
@@ -97,6 +99,20 @@ def command(
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
+
+
+@contextmanager
+def _data_in(folder: str | None) -> Iterator[None]:
+    """Make the folder the one where names of data sets are looked up, also by workers."""
+    before = os.environ.get("ASPECT_DATA")
+    if folder is not None:
+        os.environ["ASPECT_DATA"] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop("ASPECT_DATA", None)
+        if before is not None:
+            os.environ["ASPECT_DATA"] = before
 
 
 def _is_group(kind: object) -> bool:

@@ -13,13 +13,14 @@ from typing_extensions import override
 from aspect.config import default_of, meaning_of
 from aspect.errors import CheckpointError, SettingsError, UnknownNameError
 from aspect.estimator.embedder import Embedder
-from aspect.estimator.model import PruneLike
+from aspect.estimator.model import PruneLike, keyword_defaults, settings_for
 from aspect.keywords import AspectKeywords
 from aspect.methods.aspect import AspectConfig
 from aspect.methods.aspect_s import AspectSConfig
 from aspect.settings import FOLDER, RowSettings, Scale, find_experiment
 
 SEARCH_SETTINGS = AspectSConfig.model_fields.keys() - AspectConfig.model_fields.keys()
+DEFAULTS = keyword_defaults(AspectSConfig)
 
 
 class Aspect(Embedder):
@@ -60,15 +61,21 @@ class Aspect(Embedder):
         **settings: Unpack[AspectKeywords],
     ) -> None:
         method = "aspect-s" if stable else "aspect"
-        if not stable and (only := settings.keys() & SEARCH_SETTINGS):
-            raise SettingsError(
-                f"Setting {min(only)!r} is one of ASPECT-S: give stable=True as well."
-            )
+        chosen: dict[str, Any] = {**settings}
+        for name in () if stable else sorted(SEARCH_SETTINGS & settings.keys()):
+            if chosen.pop(name) != DEFAULTS[name]:
+                raise SettingsError(
+                    f"Setting {name!r} is one of ASPECT-S: give stable=True as well."
+                )
         super().__init__(
-            method, seed=seed, device=device, prune=prune, graph=graph, scale=scale, **settings
+            method, seed=seed, device=device, prune=prune, graph=graph, scale=scale, **chosen
         )
         del self._arguments["method"]
         self._arguments["stable"] = stable
+
+    @override
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {**DEFAULTS, **super().get_params(deep)}
 
     @override
     def _shown(self) -> Iterator[str]:
@@ -124,11 +131,13 @@ def _explain_settings(cls: type[Aspect]) -> None:
 
     They are declared in the settings' classes alone.
     """
-    whole = AspectSConfig.model_fields
+    whole, of_tables = AspectSConfig.model_fields, settings_for(AspectSConfig, is_encoded=True)
     lines: list[str] = []
     for name, field in whole.items():
-        only = ", with stable=True" if name in SEARCH_SETTINGS else ""
-        text = f"{name} (default {default_of(field)!r}{only}): {meaning_of(field)}"
+        rest = ", with stable=True" if name in SEARCH_SETTINGS else ""
+        if name in of_tables:
+            rest = f": {default_of(field)!r}, or {of_tables[name]!r} for columns of a node table"
+        text = f"{name} (default {DEFAULTS[name]!r}{rest}): {meaning_of(field)}"
         lines += textwrap.wrap(text, 96, initial_indent="    ", subsequent_indent=" " * 8)
     types = {  # as `keywords.py` writes them, without the bounds
         name: getattr(hint, "__forward_arg__", hint)
@@ -139,7 +148,7 @@ def _explain_settings(cls: type[Aspect]) -> None:
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=default_of(field),
+            default=DEFAULTS[name],
             annotation=types.get(name, field.annotation),
         )
         for name, field in whole.items()

@@ -20,7 +20,7 @@ from aspect.data.files import is_folder
 from aspect.data.graph import Graph, LabelledGraph
 from aspect.data.tensors import read_tensors, write_tensors
 from aspect.errors import AspectError, CheckpointError, SettingsError, UnknownNameError, warn
-from aspect.estimator.model import GraphModel, choose_device, column_names, settings_for
+from aspect.estimator.model import GraphModel, choose_device, column_names, keyword_defaults
 from aspect.methods.base import Method
 from aspect.methods.registry import find_method
 from aspect.nn.normalisation import Scaling
@@ -160,14 +160,8 @@ class Embedder(GraphModel):
         return self.fit(graph, y, **options).transform(graph)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
-        """All arguments of the constructor, those that were left out with their defaults.
-
-        A setting that was left out and that a table decides (`row_normalise`) is left out here too.
-        """
-        config = self.registration.config
-        decided = settings_for(config, is_encoded=True)
-        fields = {name: field for name, field in config.model_fields.items() if name not in decided}
-        defaults = {name: default_of(field) for name, field in fields.items()}
+        """All arguments of the constructor, those that were left out with their defaults."""
+        defaults = keyword_defaults(self.registration.config)
         return {**self._arguments, "graph": self.graph, **defaults, **self._settings}
 
     def set_params(self, **params: Any) -> Self:  # noqa: ANN401 - arguments of the constructor

@@ -18,7 +18,7 @@ from rich.console import Console
 from torch import Tensor
 
 from aspect.attacks.pruning import Pruning
-from aspect.config import Config, make_config
+from aspect.config import Config, default_of, make_config
 from aspect.data.archives import graph_sha256
 from aspect.data.convert import as_graph, changes_of, node_numbers
 from aspect.data.encoder import FeatureEncoder
@@ -63,6 +63,12 @@ def settings_for(config: type[Config], *, is_encoded: bool) -> dict[str, Any]:
     return {"row_normalise": False} if is_encoded and "row_normalise" in config.model_fields else {}
 
 
+def keyword_defaults(config: type[Config]) -> dict[str, Any]:
+    """Defaults of a model's keywords; None where the graph decides (`settings_for`)."""
+    defaults = {name: default_of(field) for name, field in config.model_fields.items()}
+    return defaults | dict.fromkeys(settings_for(config, is_encoded=True))
+
+
 def choose_device(name: str | None) -> torch.device:
     """The named device; without a name the GPU if there is one, else the CPU."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -100,6 +106,9 @@ class GraphModel:
     ) -> None:
         self.registration = find_method(method)
         owner = self.registration.method.name
+        for name in settings_for(self.registration.config, is_encoded=True):
+            if settings.get(name, ...) is None:
+                del settings[name]
         self.config = make_config(
             self.registration.config, settings, owner=owner, besides=self._offered
         )

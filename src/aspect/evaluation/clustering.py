@@ -33,7 +33,7 @@ def num_clusters(clusters: int | None, labels: Tensor | None, num_nodes: int) ->
     classes = 0 if labels is None else len(torch.unique(labels[labels != UNLABELLED]))
     count = classes if clusters is None else clusters
     if not 2 <= count < num_nodes:  # noqa: PLR2004 - one cluster is none
-        given = count if count else "none, and the graph has no labels"
+        given = count if clusters is not None or count else "none, and the graph has no labels"
         raise SettingsError(
             f"The number of clusters must lie between 2 and {num_nodes - 1}, one less than there "
             f"are nodes. Got {given}."

@@ -86,6 +86,36 @@ def paired_test(a: ArrayLike, b: ArrayLike, *, test_to_train: float = 1 / 3) -> 
     )
 
 
+def drop_with_error(
+    clean: ArrayLike, perturbed: ArrayLike, *, test_to_train: float
+) -> tuple[float, float]:
+    """(clean - perturbed) / clean of the sums over splits in percent, and its standard error.
+
+    The error is that of a ratio, widened for overlapping splits as in `paired_test`; NaN for one
+    split.
+    """
+    before, after = np.asarray(clean, dtype=float), np.asarray(perturbed, dtype=float)
+    left = after.sum() / before.sum()
+    if (count := len(before)) == 1:
+        return 100 * (1 - left), math.nan
+    variance = ((after - left * before) ** 2).sum() / (count - 1) * (1 / count + test_to_train)
+    return 100 * (1 - left), 100 * math.sqrt(variance) / before.mean()
+
+
+def mean_drop(drops: ArrayLike, errors: ArrayLike, splits: ArrayLike) -> tuple[float, float, float]:
+    """The mean of drops over graphs, and its 95% interval; the ends are NaN without errors.
+
+    Student's t with the degrees of freedom of Welch and Satterthwaite; of one graph its own.
+    """
+    variances, freedom = np.asarray(errors, dtype=float) ** 2, np.asarray(splits) - 1
+    mean, total = float(np.asarray(drops, dtype=float).mean()), variances.sum()
+    if not total > 0:  # one split somewhere, or no difference between any two
+        return (mean, mean, mean) if total == 0 else (mean, math.nan, math.nan)
+    degrees = total**2 / (variances**2 / freedom).sum()
+    half = float(stdtrit(degrees, TWO_SIDED_95)) * math.sqrt(total) / len(variances)
+    return mean, mean - half, mean + half
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction: the chance that any of the claims up to this one is luck.
 

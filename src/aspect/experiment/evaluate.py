@@ -7,6 +7,7 @@ are lines of one table, from which `EvaluationTable` computes what is printed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -37,6 +38,7 @@ from aspect.evaluation.pruning import (
     with_all_edges,
 )
 from aspect.evaluation.result import ProbeResult, SplitScore
+from aspect.evaluation.significance import drop_with_error, mean_drop
 from aspect.experiment.embeddings import PRECOMPUTED, precomputed_model
 from aspect.experiment.record import Record
 from aspect.experiment.run import (
@@ -298,14 +300,17 @@ def _perturbed_row(
 
 
 def _drop_interval(clean: pd.DataFrame, perturbed: pd.DataFrame) -> dict[str, float | None]:
-    """The 95% interval of the drops of single splits, as of `Spread`; None for fewer than two."""
-    sides = (lines[["seed", "split", "strict"]] for lines in (clean, perturbed))
-    pairs = next(sides).merge(next(sides), on=["seed", "split"], suffixes=("", "_perturbed"))
-    if pairs.empty or not pairs["strict"].all():
+    """The 95% interval, as in reports: over splits, each a mean over its seeds."""
+    columns = ["seed", "split", "strict"]
+    pairs = clean[columns].merge(perturbed[columns], on=["seed", "split"], suffixes=("", "_after"))
+    means = pairs.astype(float).groupby("split").mean()
+    if not means["strict"].any():
         return {"low": None, "high": None}
-    drops = PERCENT * (pairs["strict"] - pairs["strict_perturbed"]) / pairs["strict"]
-    spread = Spread.of([list(values) for _, values in drops.groupby(pairs["seed"])])
-    return {"low": spread.low, "high": spread.high}
+    ratio = perturbed["test_to_train"].max()
+    drop, error = drop_with_error(means["strict"], means["strict_after"], test_to_train=ratio)
+    _, *ends = mean_drop([drop], [error], [len(means)])
+    low, high = (None if math.isnan(end) else end for end in ends)
+    return {"low": low, "high": high}
 
 
 def _by_seed(lines: pd.DataFrame, metric: str) -> list[list[Any]] | None:
@@ -378,7 +383,7 @@ def check_inductive(method: str) -> None:
     if not find_method(method).method.inductive:
         raise SettingsError(
             f"{method} cannot embed a graph that it was not trained on, so that mode evade "
-            "cannot test it. Leave it out, or take mode poison."
+            "cannot test it. Leave the method out, or take mode poison."
         )
 
 

@@ -606,8 +606,9 @@ def _experiment(
 ) -> tuple[Experiment, ChosenBy]:
     """What a method is trained with on a graph, before any change, and who chose it."""
     for best in _searched(plan.searches) if plan.searches else ():
-        # Many files are called edges.csv: their name alone says nothing.
-        is_same = best.source.absolute() == source.absolute() or best.graph_sha256 == sha256
+        # Many files are called edges.csv, and one may have changed since: the content decides.
+        is_same = best.source.absolute() == source.absolute()
+        is_same = best.graph_sha256 == sha256 if best.graph_sha256 else is_same
         if is_same and short_name(best.method) == short_name(method):
             return best, "own search"
     experiment, _ = find_experiment(

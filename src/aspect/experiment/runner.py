@@ -144,9 +144,9 @@ class Clock:
         if not self.taken:
             return None
         # One that takes longer than expected may be late by as much again.
-        each_takes = [abs(self._expected(cell) - seconds) for cell, seconds in running]
-        each_takes += map(self._expected, waiting)
-        return max([sum(each_takes) / workers, *each_takes])
+        seconds_each = [abs(self._expected(cell) - seconds) for cell, seconds in running]
+        seconds_each += map(self._expected, waiting)
+        return max([sum(seconds_each) / workers, *seconds_each])
 
     def _expected(self, cell: Cell) -> float:
         near = next(likeness for likeness in _likenesses(cell) if likeness in self.taken)

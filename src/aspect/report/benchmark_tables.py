@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from aspect.errors import counted
+from aspect.evaluation.significance import mean_drop
 from aspect.report.results import (
     CLEAN,
     HEADLINE,
@@ -31,7 +32,6 @@ from aspect.report.statistics import (
     compare_with,
     drops,
     mean_differences,
-    mean_drop,
     ranking,
     repeated_graphs,
     score_means,
@@ -518,10 +518,10 @@ def _drop_table(results: Results, splits: str, perturbation: str, graphs: list[s
 
 
 def _drop(lines: pd.DataFrame, num_graphs: int = 1) -> TableCell:
-    """The mean of some rows of `drops`, one a graph; nothing where a graph lacks."""
+    """The mean of some rows of `drops`, one for each graph; nothing where one is missing."""
     if len(lines) < num_graphs:
         return TableCell()
-    mean, low, high = mean_drop(lines)
+    mean, low, high = mean_drop(lines["drop"], lines["error"], lines["splits"])
     return TableCell(mean, low=_known(low), high=_known(high))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,7 +10,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from aspect.evaluation.significance import TWO_SIDED_95, PairedTest, holm, paired_test
+from aspect.evaluation.significance import (
+    TWO_SIDED_95,
+    PairedTest,
+    drop_with_error,
+    holm,
+    paired_test,
+)
 from aspect.report.results import CLEAN, HEADLINE, PERCENT, PLACE, Results
 
 Place = tuple[str, str, str, str]  # in the order of `PLACE`
@@ -181,40 +186,22 @@ def _test_to_train(results: Results) -> dict[Place, float]:
 def drops(results: Results, splits: str, perturbation: str) -> pd.DataFrame:
     """How much of its accuracy each variant loses on each graph, one row for both.
 
-    Over the splits that the clean and the perturbed graph both have: `drop` is (clean - perturbed)
-    / clean of their sums in percent, and `splits` their number. `error` is its standard error as of
-    a ratio, widened for overlapping splits as in `compare`, and missing for one split.
+    Over the splits that the clean and the perturbed graph both have: `drop` and `error` are those
+    of `drop_with_error`, and `splits` is their number.
     """
     wide = by_split(results).unstack("perturbation").reindex(columns=[CLEAN, perturbation])
     pairs = wide[wide.index.get_level_values("split_kind") == splits].dropna()
-    by_place = pairs.groupby(level=["variant", "graph"], sort=False)
-    sums, number = by_place.sum(), by_place.size()
-    is_known = sums[CLEAN] != 0
-    left = (sums[perturbation] / sums[CLEAN].where(is_known)).rename("left")
-    beside = pairs.join(left)
-    residuals = beside[perturbation] - beside["left"] * beside[CLEAN]
-    squares = residuals.pow(2).groupby(level=["variant", "graph"], sort=False).sum()
     ratios = _test_to_train(results)
-    overlap = [ratios[splits, perturbation, *place] for place in number.index]
-    variance = squares / (number - 1).where(number > 1) * (1 / number + overlap)
-    error = PERCENT * np.sqrt(variance) / (sums[CLEAN] / number)
-    table = pd.DataFrame({"drop": PERCENT * (1 - left), "error": error, "splits": number})
-    return table[is_known].copy()
-
-
-def mean_drop(lines: pd.DataFrame) -> tuple[float, float, float]:
-    """The mean of some rows of `drops`, and its 95% interval; the ends are missing without errors.
-
-    Student's t with the degrees of freedom of Welch and Satterthwaite; of one row its own.
-    """
-    variances, freedom = lines["error"].to_numpy() ** 2, lines["splits"].to_numpy() - 1
-    mean, number = float(lines["drop"].mean()), len(lines)
-    total = variances.sum()
-    if not total > 0:  # one split somewhere, or no difference between any two
-        return (mean, mean, mean) if total == 0 else (mean, math.nan, math.nan)
-    degrees = total**2 / (variances**2 / freedom).sum()
-    half = float(stdtrit(degrees, TWO_SIDED_95)) * math.sqrt(total) / number
-    return mean, mean - half, mean + half
+    rows = {}
+    for place, lines in pairs.groupby(level=["variant", "graph"], sort=False):
+        if lines[CLEAN].any():
+            variant, graph = map(str, place)
+            ratio = ratios[splits, perturbation, variant, graph]
+            drop = drop_with_error(lines[CLEAN], lines[perturbation], test_to_train=ratio)
+            rows[variant, graph] = (*drop, len(lines))
+    index = pd.MultiIndex.from_tuples(list(rows), names=["variant", "graph"])
+    table = pd.DataFrame(rows.values(), index, ["drop", "error", "splits"])
+    return table.astype({"drop": float, "error": float, "splits": int})
 
 
 def score_means(
