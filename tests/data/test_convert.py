@@ -319,6 +319,27 @@ def test_faults_of_features_are_none_where_structural_ones_take_their_place(tmp_
         assert not any("missing or infinite" in notice for notice in graph.notices)
 
 
+def test_labels_beyond_the_number_of_nodes_are_names_of_classes(tmp_path):
+    labelled = as_labelled(Data(x=X, edge_index=PAIRS, y=torch.tensor([2020, -1, 2001])))
+    assert (labelled.class_names, labelled.labels.tolist()) == (("2001", "2020"), [1, -1, 0])
+    assert "Labels up to 2020 are taken for names of 2 classes." in labelled.graph.notices
+    write_npz(tmp_path / "g.npz", labelled)
+    assert read_graph(tmp_path / "g.npz").class_names == ("2001", "2020")
+
+
+@pytest.mark.parametrize("density", [1.0, 0.1])  # kept dense, kept sparse
+def test_features_must_fit_float32(density):
+    x = torch.zeros(3, 10, dtype=torch.float64)
+    x[:, : int(10 * density)] = 1
+    x[1, 0] = 1e39  # finite in float64
+    sentence = "fit float32, up to 3.4e38. Missing, NaN or infinite at row 1 column 0"
+    for source in (Data(x=x, edge_index=PAIRS), (PAIRS, x.numpy())):
+        with pytest.raises(GraphError, match=sentence):
+            as_graph(source)
+    with pytest.raises(GraphError, match=sentence):
+        Graph.build(x, PAIRS)
+
+
 def test_one_test_mask_may_belong_to_several_splits():
     """PyG's WikiCS has twenty masks for training and validation, and one for the test."""
     splits, test = torch.tensor([[1, 0], [0, 1], [0, 0]]).bool(), torch.tensor([0, 0, 1]).bool()

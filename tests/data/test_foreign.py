@@ -380,6 +380,12 @@ def test_a_second_label_column_does_not_become_a_feature():
         as_graph((adjacency(), frame))
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.uint8, np.uint16, np.uint32, np.uint64, bool])
+def test_a_dense_adjacency_may_have_any_type_of_numbers(kind):
+    plain, typed = (as_graph((adjacency().astype(k), X)) for k in (np.int64, kind))
+    assert torch.equal(typed.edge_index, plain.edge_index)
+
+
 def test_masked_numbers_are_missing():
     masked = np.ma.masked_equal(X.numpy(), 3.0)
     with pytest.raises(GraphError, match="Missing, NaN or infinite at row 1 column 0"):

@@ -134,7 +134,6 @@ def test_a_record_is_plain_json(probe):
         (lambda z, y: (z, torch.zeros_like(y)), "at least 2 classes. Got 1 class"),
         (lambda z, y: (z[:0], y[:0]), "Got no labels"),
         (lambda z, y: (z, y.double().index_fill(0, torch.tensor([3]), torch.inf)), "Got inf"),
-        (lambda z, y: (z, y + 10**12), "Got 1000000000002 among 120 nodes: number them"),
         (lambda z, y: (z + 1j, y), r"real and dense. Got torch\.complex64"),
         (lambda z, y: ((z + 1j).numpy(), y), r"real and dense. Got torch\.complex64"),
         (lambda z, y: (z.to_sparse(), y), r"real and dense. .*sparse_coo"),
@@ -145,6 +144,28 @@ def test_a_record_is_plain_json(probe):
 def test_what_cannot_be_probed_is_refused(change, sentence):
     with pytest.raises(GraphError, match=sentence):
         linear_probe(*change(*blurred()))
+
+
+@pytest.mark.parametrize("first", [2001, 10**12])
+def test_classes_may_be_any_integers(first):
+    embeddings, labels = blurred()
+    labels[7] = -1
+    years = torch.where(labels < 0, labels, first + 7 * labels)
+    assert linear_probe(embeddings, years) == linear_probe(embeddings, labels)
+
+
+@pytest.mark.parametrize("form", [lambda rows: rows, lambda rows: rows.numpy()])
+def test_a_large_offset_in_float64_changes_no_score(form):
+    embeddings, labels = blurred()
+    rows = embeddings.double()
+    far = rows.clone()
+    far[5] = 1e20  # which must not become the offset of all
+    for same in (rows, far):
+        expected = linear_probe(form(same), labels)
+        moved = linear_probe(form(torch.where(same == 1e20, same, same + 1e7)), labels)
+        assert (moved.strict, moved.validation) == (expected.strict, expected.validation)
+    of_floats, of_doubles = linear_probe(embeddings, labels), linear_probe(form(rows), labels)
+    assert of_floats.strict == of_doubles.strict
 
 
 def test_missing_masks_and_too_few_classes_are_refused():

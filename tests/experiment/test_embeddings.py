@@ -211,6 +211,16 @@ def test_they_are_probed_as_our_own_beside_the_controls(made):
 
 
 @pytest.mark.usefixtures("made")
+def test_a_large_offset_of_float64_changes_no_score():
+    scores = []
+    for offset in (0, 1e7):
+        np.save("moved.npy", np.load("z-0.npy").astype(np.float64) + offset)
+        table = evaluate_embeddings(GraphSource(graph="small.npz"), ["moved.npy"], device="cpu")
+        scores.append(table.rows[0]["strict"])
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.usefixtures("made")
 def test_nearest_neighbours_are_those_of_the_rows_as_they_are_in_the_file():
     rows = np.load("z-1.npy") + 3  # which centring would take off
     np.save("far.npy", rows)

@@ -174,6 +174,20 @@ class TestBatches:
         # Of BGRL the first step has a learning rate of zero, and the schedule is short.
         assert min(losses[1:]) < losses[0]
 
+    @pytest.mark.parametrize("name", ["aspect", "bgrl"])
+    def test_no_batch_has_one_row(self, tmp_path, name):
+        odd = mixed_graph(num_nodes=33, seed=2).graph
+        store = GraphStore.from_graph(odd, tmp_path / "store", rows_per_block=16)
+        method = build(name, store.num_features, torch.float32, epochs=1)
+        data = batches(store, tmp_path / "bases", method, RowSettings(batch=2, pool=2))
+        sizes = [len(batch.features) for batch, _ in data._batches(method, 1)]
+        assert sorted(sizes) == [*[2] * 15, 3]
+        train(method, data, seed=0)  # a batch norm of one row would be an error
+
+    def test_a_batch_of_one_row_is_refused(self):
+        with pytest.raises(ValueError, match=r"batch\n.*greater than or equal to 2"):
+            RowSettings(batch=1)
+
     @pytest.mark.parametrize("name", ON_ROWS)
     def test_a_batch_that_is_computed_again_has_the_same_loss(self, store, tmp_path, name):
         method = build(name, store.num_features, torch.float32)

@@ -218,7 +218,10 @@ def _entries(matrix: Any) -> tuple[Int[Tensor, "2 entries"], Tensor]:  # noqa: A
         indices = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
         values = as_tensor(coo.data, "the adjacency")
     else:
-        stored: Tensor = as_tensor(matrix, "Edges").to_sparse().coalesce()
+        dense_matrix = as_tensor(matrix, "Edges")
+        if dense_matrix.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            dense_matrix = dense_matrix.double()  # torch counts no entries of these
+        stored: Tensor = dense_matrix.to_sparse().coalesce()
         indices, values = stored.indices(), stored.values()
     kept = values != 0
     return indices[:, kept], values[kept]

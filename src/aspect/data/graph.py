@@ -330,9 +330,16 @@ def label_graph(
     class_names: Sequence[str] | None = None,
     masks: Mapping[str, Tensor] | None = None,
 ) -> LabelledGraph:
-    """Join a graph with its labels [nodes] and splits [splits, nodes], checked here by hand."""
+    """Join a graph with its labels [nodes] and splits [splits, nodes], checked here by hand.
+
+    Without names, labels beyond the number of nodes, such as years, are the names of classes.
+    """
     labels = _as_int64(labels, "Labels")
     _check_labels(labels, graph)
+    if not class_names and int(labels.max()) >= graph.num_nodes:
+        labels, class_names = renumbered(labels)
+        notice = f"Labels up to {class_names[-1]} are taken for names of {len(class_names)} classes"
+        graph = replace(graph, notices=(*graph.notices, f"{notice}."))
     num_classes = int(labels.max()) + 1
     names = tuple(class_names or map(str, range(num_classes)))
     if len(names) < num_classes:
@@ -343,6 +350,15 @@ def label_graph(
     if checked:
         check_masks(checked, graph.num_nodes)
     return LabelledGraph(graph, labels, names, checked)
+
+
+def renumbered(
+    labels: Int[Tensor, " nodes"],
+) -> tuple[Int[Tensor, " nodes"], tuple[str, ...]]:
+    """Labels that are any integers, as classes from 0 on in their order, and these by name."""
+    known = labels != UNLABELLED
+    numbers, classes = torch.unique(labels[known], return_inverse=True)
+    return labels.masked_scatter(known, classes), tuple(map(str, numbers.tolist()))
 
 
 def unlabelled(graph: Graph) -> LabelledGraph:
@@ -389,12 +405,11 @@ def _check_labels(labels: Tensor, graph: Graph) -> None:
         raise GraphError(
             f"Labels must be integers from 0, or {UNLABELLED} where unknown. Got {labels.dtype}."
         )
-    # A class number beyond the number of nodes is a value that was taken for a class.
-    wrong = (labels < UNLABELLED) | (labels >= graph.num_nodes)
-    if bool(wrong.any()):
+    below = labels < UNLABELLED
+    if bool(below.any()):
         raise GraphError(
-            f"Labels must be class numbers 0 to {graph.num_nodes - 1}, or {UNLABELLED} where "
-            f"unknown. Got {shown(labels[wrong].tolist())}."
+            f"Labels must be class numbers from 0, or {UNLABELLED} where unknown. "
+            f"Got {shown(labels[below].tolist())}."
         )
 
 
@@ -461,7 +476,7 @@ def _check_names(names: Sequence[str], count: int, kind: str, of: str) -> None:
 def _check_finite(
     features: Features, ids: Sequence[str] | None, names: Sequence[str] | None
 ) -> None:
-    bad = ~torch.isfinite(values_of(features))
+    bad = ~torch.isfinite(values_of(features).float())  # as which models are trained
     if not bool(bad.any()):
         return
     if isinstance(features, SparseMatrix):
@@ -473,7 +488,8 @@ def _check_finite(
         for row, k in zip(rows.tolist(), columns.tolist(), strict=True)
     )
     raise GraphError(
-        f"Features must be finite numbers. Missing, NaN or infinite at {listed}. "
+        "Features must be finite numbers that fit float32, up to 3.4e38. "
+        f"Missing, NaN or infinite at {listed}. "
         "Fix them, or pass --impute zero or --impute mean; in Python, numpy.nan_to_num fills an "
         "array."
     )

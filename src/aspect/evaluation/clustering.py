@@ -59,7 +59,7 @@ def cluster_scores(
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    rows = read_embeddings(embeddings)
+    rows = read_embeddings(embeddings, centred=True)
     classes = None if labels is None else read_labels(labels)
     if classes is not None:
         check_same_nodes(rows, classes)

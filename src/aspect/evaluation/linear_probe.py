@@ -75,7 +75,8 @@ def linear_probe(
 
     Args:
         embeddings: One row per node; fitted on the device they lie on, in float32.
-        labels: Classes from 0 on, -1 for none.
+        labels: Classes from 0 on, -1 for none. If one is no number below that of the nodes, as
+            years are, the classes are numbered in their order.
         splits: A kind of split to draw, or the splits themselves.
         num_classes: Classes of the data set, if the last ones have no node here.
         masks: The published splits, for `splits="published"`.
@@ -84,7 +85,8 @@ def linear_probe(
             the probe, accuracy unless it says otherwise.
     """
     probe = _by_metric(probe, metric)
-    given = ProbeInput.read(embeddings, labels, splits, num_classes, masks).used()
+    centred = isinstance(probe, NeutralProbe)  # which no shift changes
+    given = ProbeInput.read(embeddings, labels, splits, num_classes, masks, centred=centred).used()
     return _scored(given, probe, _answers(given, probe))
 
 
@@ -113,7 +115,7 @@ def validation_scores(
     The labels of a split's test nodes are masked before anything else is done with them, so they
     may be anything; nothing that is chosen by these numbers can have seen one.
     """
-    rows = read_embeddings(embeddings)
+    rows = read_embeddings(embeddings, centred=isinstance(probe, NeutralProbe))
     check_same_nodes(rows, labels)
     given = ProbeInput(rows, labels, tuple(splits), num_classes).used()
     return tuple(answer.validation for answer in _answers(given, probe))

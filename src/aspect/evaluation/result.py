@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Integer
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from aspect.data.graph import UNLABELLED
+from aspect.data.graph import UNLABELLED, renumbered
 from aspect.data.source import METRICS, Metric
 from aspect.data.splits import Split, SplitKind, check_splits, make_splits
 from aspect.errors import GraphError, SettingsError, shown
@@ -222,16 +222,15 @@ class ProbeInput:
         splits: SplitKind | str | Sequence[Split],
         num_classes: int | None = None,
         masks: Mapping[str, Tensor] | None = None,
+        *,
+        centred: bool = False,
     ) -> ProbeInput:
         """Check tensors or arrays from outside; draw the splits if only their kind is given."""
-        rows, classes = read_embeddings(embeddings), read_labels(labels)
+        rows, classes = read_embeddings(embeddings, centred=centred), read_labels(labels)
         check_same_nodes(rows, classes)
+        if num_classes is None and int(classes.max()) >= len(classes):
+            classes, _ = renumbered(classes)
         most = int(classes.max()) + 1 if num_classes is None else num_classes
-        if num_classes is None and most > len(classes):
-            raise GraphError(
-                f"Labels must be classes numbered from 0 on. Got {most - 1} among {len(classes)} "
-                "nodes: number them with numpy.unique(labels, return_inverse=True)."
-            )
         if isinstance(splits, str):
             splits = make_splits(splits, classes, most, masks=masks)
         elif most <= int(classes.max()):
@@ -340,8 +339,14 @@ def with_constant(rows: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows inputs
     return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
 
 
-def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"]:
-    """One row of float32 per node; anything that is not a finite real number is refused."""
+def read_embeddings(
+    embeddings: Tensor | ArrayLike, *, centred: bool = False
+) -> Float[Tensor, "nodes dim"]:
+    """One row of float32 per node; anything that is not a finite real number is refused.
+
+    What does not depend on a shift takes float64 `centred`: beside a large offset, float32 would
+    round away how the rows differ. The median is taken, which a row far away does not move.
+    """
     if isinstance(embeddings, Tensor):
         rows = embeddings
     else:
@@ -353,11 +358,13 @@ def read_embeddings(embeddings: Tensor | ArrayLike) -> Float[Tensor, "nodes dim"
         raise GraphError(f"Embeddings must be real and dense. Got {rows.dtype}, {rows.layout}.")
     if rows.ndim != 2 or rows.shape[1] < 1:  # noqa: PLR2004 - nodes by dimensions
         raise GraphError(f"Embeddings must have shape [nodes, dim]. Got {list(rows.shape)}.")
-    rows = rows.detach().float()
-    wrong = ~torch.isfinite(rows).all(dim=1)
+    rows = rows.detach()
+    wrong = ~torch.isfinite(rows.float()).all(dim=1)
     if bool(wrong.any()):
         listed = shown(wrong.nonzero().flatten().tolist())
         raise GraphError(
             f"Embeddings must be finite as float32. Got NaN or infinity in rows {listed}."
         )
-    return rows
+    if centred and rows.dtype == torch.float64 and len(rows):
+        rows = rows - rows.median(dim=0).values
+    return rows.float()

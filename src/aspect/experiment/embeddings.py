@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ class EmbeddingFile:
     """Rows of numbers, and whose they are."""
 
     path: Path
-    rows: NDArray[np.float32]  # [rows, dim]
+    rows: NDArray[np.floating[Any]]  # [rows, dim]; float64 only where float32 would round
     ids: tuple[str, ...] | None  # None: row k is node k
     sha256: str  # of the file, and of that of its ids
 
@@ -86,7 +86,7 @@ class EmbeddingFile:
         names = None if ids is None else tuple(ids)
         return cls(path, _checked(matrix, path), names, digest.hexdigest())
 
-    def of(self, graph: Graph) -> NDArray[np.float32]:
+    def of(self, graph: Graph) -> NDArray[np.floating[Any]]:
         """One row for each node of a graph, in its order; a node without a row is refused."""
         nodes = graph.num_nodes
         if self.ids is None:
@@ -186,7 +186,7 @@ def _id_name(names: Sequence[str]) -> str | None:
     return known[0] if known else None
 
 
-def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
+def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.floating[Any]]:
     if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "fiu":  # noqa: PLR2004
         raise FileError(
             f"{path} must hold a matrix of numbers, a row for every node. "
@@ -198,7 +198,8 @@ def _checked(matrix: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
         raise FileError(
             f"{path} holds numbers that are missing or infinite in rows {shown(wrong)}."
         )
-    return numbers.astype(np.float32)
+    rounded = numbers.astype(np.float32)
+    return rounded if (rounded == numbers).all() else numbers  # which the probe centres first
 
 
 # As a model
@@ -230,7 +231,7 @@ class Precomputed(Method):
         file = EmbeddingFile.read(self.config.file)
         if self.config.sha256:
             check_unchanged(str(file.path), self.config.sha256, file.sha256)
-        return torch.from_numpy(file.of(graph)).to(graph.device).to(graph.dtype)
+        return torch.from_numpy(file.of(graph)).to(graph.device)
 
     @override
     def loss_terms(self, graph: Graph, step: Step) -> dict[str, Tensor]:

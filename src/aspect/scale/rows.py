@@ -275,7 +275,8 @@ class RowBatches(TrainingData):
         self.home = device if held else torch.device("cpu")
         small = self.num_nodes if self.num_nodes <= ONE_BATCH else None
         size = settings.batch or small or BATCH[device.type]
-        self.num_batches = -(-self.num_nodes // size)
+        # Never a batch of one row, of which a batch norm knows no variance.
+        self.num_batches = min(-(-self.num_nodes // size), self.num_nodes // 2)
         in_memory = views.are_held or views.num_bytes <= HELD_BYTES
         self.run = settings.run or (1 if in_memory else RUN)
         self.queue = size if settings.queue is None else settings.queue

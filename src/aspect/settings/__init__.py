@@ -69,9 +69,9 @@ class PerturbedBy(Config):
 class RowSettings(Config):
     """How a graph is trained on as rows; the method has its own settings besides."""
 
-    batch: Count | None = None
-    """Rows of a step, about equally many in all of them; none: all of up to 4,096 nodes, of a
-    larger graph 1,024 on a CPU and 4,096 on a GPU."""
+    batch: Annotated[int, Field(ge=2)] | None = None
+    """Rows of a step, about equally many in all of them and at least 2; none: all of up to 4,096
+    nodes, of a larger graph 1,024 on a CPU and 4,096 on a GPU."""
     queue: Annotated[int, Field(ge=0)] | None = None
     """Rows of past batches that serve a contrast as further negatives; none: as many as a batch
     has."""
