@@ -106,7 +106,7 @@ def write_datasets() -> None:
         "# Data sets",
         "",
         "Every command takes these names, and `mixed`, a graph inside the package. Their files",
-        "are looked for in `--data-dir`, or without it in the folder that `ASPECT_DATA` names, then",
+        "are looked for in `--data-dir`, else in the folder that `ASPECT_DATA` names, then",
         "in your data folder and the cache. What is nowhere is downloaded. Counts and checksums",
         "are verified. `aspect datasets` says where each lies; `aspect datasets add GRAPH --name",
         "NAME` adds one of your own, in the first of these folders.",
