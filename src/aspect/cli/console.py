@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from aspect.cli.answers import schema_of
 from aspect.errors import harmless
@@ -129,8 +130,7 @@ class Screen:
     @contextmanager
     def logging(self) -> Iterator[None]:
         """Show the library's warnings here for a while."""
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda record: self.warn(record.getMessage())  # type: ignore[method-assign] # of this one alone
+        handler = _Warnings(self)
         logger = logging.getLogger("aspect")
         logger.addHandler(handler)
         try:
@@ -142,6 +142,18 @@ class Screen:
 def _write_json(content: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
     sys.stdout.flush()
+
+
+class _Warnings(logging.Handler):
+    """Warnings of the library, on a screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self.screen = screen
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self.screen.warn(record.getMessage())
 
 
 def _looks_numeric(cell: object) -> bool:
