@@ -30,9 +30,8 @@ from aspect.evaluation.result import Answers, with_constant
 BATCH_BYTES = 2**28
 TABLES = 6  # of a number per task, class and row: targets, logits, probabilities and work
 
-# More axes than this are not looked for: their eigenvectors would take longer than they save. A CPU
-# is slow at the steps that they save: on Squirrel's 6,267 propagated features they halve the time
-# of one split, and splits share them.
+# More axes than this are not looked for: their eigenvectors would take longer than they save. On a
+# CPU the steps that they save take longer than on a GPU.
 MOST_AXES = {"cpu": 6000, "cuda": 2500}
 # Axes whose variance is this part of the largest or less are dropped where rows are fewer than
 # columns: no penalty lets them matter, and rounding would leave them askew.
